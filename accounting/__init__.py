@@ -1,0 +1,30 @@
+"""The mathematics: a privacy budget becomes a plan. Imports no Beam and knows nothing of text."""
+
+from dpngram.accounting.explain import guarantee_in_words
+from dpngram.accounting.forecast import users_needed
+from dpngram.accounting.gaussian import compose_sigmas, gaussian_delta, gaussian_epsilon, gaussian_sigma
+from dpngram.accounting.parameters import ParameterError
+from dpngram.accounting.plan import ExtractionPlan, LevelPlan, plan_extraction
+from dpngram.accounting.thresholds import (
+    expected_spurious,
+    first_level_threshold,
+    level_threshold,
+    spurious_probability,
+)
+
+__all__ = [
+    "ExtractionPlan",
+    "LevelPlan",
+    "ParameterError",
+    "compose_sigmas",
+    "expected_spurious",
+    "first_level_threshold",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_sigma",
+    "guarantee_in_words",
+    "level_threshold",
+    "plan_extraction",
+    "spurious_probability",
+    "users_needed",
+]

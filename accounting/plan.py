@@ -1,0 +1,229 @@
+"""From a budget to a plan: every number that the transforms need, fixed before any data is read."""
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+from dpngram.accounting.gaussian import compose_sigmas, delta_bound, sigma_for
+from dpngram.accounting.parameters import (
+    MAX_CONTRIBUTIONS,
+    MAX_N,
+    MAX_WINDOWS,
+    ParameterError,
+    check_choice,
+    check_delta,
+    check_epsilon,
+    check_integer,
+    check_number,
+    check_sequence,
+    check_sigma,
+)
+from dpngram.accounting.schedules import explicit_shares, geometric_shares, level_sigmas
+from dpngram.accounting.thresholds import RHO_1_SLACK, first_level_threshold, level_threshold
+
+__all__ = ["POLICIES", "ExtractionPlan", "LevelPlan", "plan_extraction"]
+
+POLICIES = ("paper",)
+FORMAT_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LevelPlan:
+    """What one level may spend. `rho` is set for level 1 only; later ones follow from the release."""
+
+    n: int
+    share: float
+    sigma: float
+    max_contributions: int
+    rho: float | None = None
+
+    def __post_init__(self) -> None:
+        check_integer("level n", self.n, 1, MAX_N)
+        check_number("level share", self.share, 0.0, 1.0, low_open=True)
+        check_sigma(self.sigma)
+        check_integer("max_contributions", self.max_contributions, 1, MAX_CONTRIBUTIONS)
+        if (self.rho is None) != (self.n > 1):
+            raise ParameterError(f"level rho must be given for level 1 and for no other, got {self.rho} at {self.n}.")
+        if self.rho is not None:
+            check_number("level rho", self.rho, -1e100, 1e100)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExtractionPlan:
+    """The parameters of one extraction. A plan that does not meet its own (epsilon, delta) cannot exist.
+
+    Privacy (both directions of the paper's theorem, see docs/privacy.md): over `windows` releases a
+    user moves Gaussian queries of total 1/sigma*^2 = sum 1/sigma_k^2, and each release shows a token
+    that only this user has with probability at most `threshold_delta`. With d the sum of these,
+    the release is (epsilon, delta)-DP if
+
+        delta_G(epsilon) + d <= delta         (a user is added)
+        delta_G(epsilon + ln(1 - d)) <= delta (a user is removed).
+    """
+
+    policy: str
+    epsilon: float
+    delta: float
+    eta: float
+    windows: int
+    threshold_delta: float
+    levels: tuple[LevelPlan, ...]
+
+    def __post_init__(self) -> None:
+        check_choice("policy", self.policy, POLICIES)
+        check_epsilon(self.epsilon)
+        check_delta(self.delta)
+        check_number("eta", self.eta, 0.0, 1.0, low_open=True, high_open=True)
+        check_integer("windows", self.windows, 1, MAX_WINDOWS)
+        check_number("threshold_delta", self.threshold_delta, 0.0, 1.0, low_open=True, high_open=True)
+        if [level.n for level in self.levels] != list(range(1, self.max_n + 1)) or not self.levels:
+            raise ParameterError("levels must be numbered 1, 2, ... without a gap.")
+        self._check_guarantee()
+
+    def _check_guarantee(self) -> None:
+        spent = self.windows * self.threshold_delta
+        sigma = self.sigma_star
+        if spent >= 1 or max(
+            delta_bound(self.epsilon, sigma) + spent, delta_bound(self.epsilon + math.log1p(-spent), sigma)
+        ) > self.delta * (1 + 1e-15):
+            raise ParameterError(
+                f"the noise of this plan does not give ({self.epsilon:g}, {self.delta:g})-differential privacy."
+            )
+        first = self.levels[0]
+        needed = first_level_threshold(first.sigma, first.max_contributions, self.threshold_delta)
+        if first.rho is None or first.rho < needed - abs(needed) * RHO_1_SLACK:
+            raise ParameterError(f"the level-1 threshold must be at least {needed:.9g}, got {first.rho}.")
+
+    @property
+    def max_n(self) -> int:
+        """T: the longest n-gram."""
+        return len(self.levels)
+
+    @property
+    def sigma_star(self) -> float:
+        """The noise of the one Gaussian that costs as much as the whole run, all windows together."""
+        return compose_sigmas(level.sigma for level in self.levels) / math.sqrt(self.windows)
+
+    def level(self, n: int) -> LevelPlan:
+        return self.levels[n - 1]
+
+    def threshold(self, n: int, previous: int, valid: int) -> float:
+        """rho_n, given the sizes of S_{n-1} and V_n, which are functions of the release so far."""
+        level = self.level(n)
+        if level.rho is not None:
+            return level.rho
+        return level_threshold(level.sigma, self.eta, previous, valid)
+
+    def explain(self) -> str:
+        """The plan in plain English."""
+        from dpngram.accounting.explain import explain_plan
+
+        return explain_plan(self)
+
+    def to_json(self) -> str:
+        """A text that `from_json` reads back to an equal plan; the derived figures are for readers."""
+        from dpngram.accounting.forecast import users_needed_table
+
+        fields = dataclasses.asdict(self)
+        derived = {"max_n": self.max_n, "sigma_star": self.sigma_star, "users_needed": users_needed_table(self)}
+        return json.dumps({"format_version": FORMAT_VERSION, **fields, "derived": derived}, indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> "ExtractionPlan":
+        """The plan that `to_json` wrote. Checked like any other: a tampered plan is refused."""
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError):
+            raise ParameterError("plan must be a JSON text written by to_json.") from None
+        if not isinstance(document, dict):
+            raise ParameterError("plan must be a JSON object.")
+        version = document.pop("format_version", None)
+        if version != FORMAT_VERSION or isinstance(version, bool):
+            raise ParameterError(f"plan format_version must be {FORMAT_VERSION}, got {version!r:.40}.")
+        document.pop("derived", None)
+        levels = document.pop("levels", None)
+        if not isinstance(levels, list) or not all(isinstance(level, dict) for level in levels):
+            raise ParameterError("plan levels must be a list of objects.")
+        _check_fields(cls, {**document, "levels": None})
+        for level in levels:
+            _check_fields(LevelPlan, level)
+        return cls(levels=tuple(LevelPlan(**level) for level in levels), **document)
+
+
+def plan_extraction(
+    *,
+    epsilon: float,
+    delta: float,
+    max_n: int,
+    max_contributions: Any,
+    eta: float = 0.01,
+    decay: float = 1.0,
+    shares: Any = None,
+    windows: int = 1,
+    policy: str = "paper",
+) -> ExtractionPlan:
+    """The plan for releasing n-grams of up to `max_n` tokens under user-level (epsilon, delta)-DP.
+
+    Args:
+        epsilon, delta: the guarantee for one user, over the whole run.
+        max_n: T, the length of the longest n-gram.
+        max_contributions: the most distinct grams one user may give at a level (the paper's Delta):
+            one number, or a list with one per level.
+        eta: the expected share of spurious grams (released, though no user has them) stays below this.
+        decay: sigma_k = decay * sigma_{k-1}. Below 1 spends more on long grams.
+        shares: instead of `decay`, the share of the budget for each level, in any unit.
+        windows: how many windows (releases) one user may take part in.
+        policy: "paper", the algorithm of Kim et al. (2021).
+    """
+    policy = check_choice("policy", policy, POLICIES)
+    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+    eta = check_number("eta", eta, 0.0, 1.0, low_open=True, high_open=True)
+    max_n = check_integer("max_n", max_n, 1, MAX_N)
+    windows = check_integer("windows", windows, 1, MAX_WINDOWS)
+    caps = _contribution_caps(max_contributions, max_n)
+    if shares is None:
+        level_shares = geometric_shares(max_n, decay)
+    elif decay != 1.0:
+        raise ParameterError(f"decay must be left at 1 when shares are given, got {decay}.")
+    else:
+        level_shares = explicit_shares(max_n, shares)
+
+    # Half of delta pays for the noise, half for tokens that only one user has (the paper's theorem).
+    spent = delta / 2
+    sigma_star = max(sigma_for(epsilon, delta - spent), sigma_for(epsilon + math.log1p(-spent), delta))
+    sigmas = level_sigmas(sigma_star, level_shares, windows)
+    threshold_delta = math.nextafter(spent / windows, 0) if windows > 1 else spent
+    rho_1 = first_level_threshold(sigmas[0], caps[0], threshold_delta)
+    levels = tuple(
+        LevelPlan(
+            n=n,
+            share=level_shares[n - 1],
+            sigma=sigmas[n - 1],
+            max_contributions=caps[n - 1],
+            rho=rho_1 if n == 1 else None,
+        )
+        for n in range(1, max_n + 1)
+    )
+    return ExtractionPlan(
+        policy=policy,
+        epsilon=epsilon,
+        delta=delta,
+        eta=eta,
+        windows=windows,
+        threshold_delta=threshold_delta,
+        levels=levels,
+    )
+
+
+def _contribution_caps(value: Any, max_n: int) -> tuple[int, ...]:
+    given = [value] * max_n
+    if isinstance(value, (list, tuple)):
+        given = check_sequence("max_contributions", value, max_n, "whole numbers")
+    return tuple(check_integer("max_contributions", cap, 1, MAX_CONTRIBUTIONS) for cap in given)
+
+
+def _check_fields(cls: type, given: dict[str, Any]) -> None:
+    known = {field.name for field in dataclasses.fields(cls)}
+    if wrong := sorted(known.symmetric_difference(given)):
+        raise ParameterError(f"plan fields must be exactly {', '.join(sorted(known))}; differs in {wrong[0]!r:.40}.")

@@ -1,0 +1,1 @@
+"""Programs: flags, reading, writing, reports. The only room with argparse."""

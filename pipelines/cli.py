@@ -1,0 +1,48 @@
+"""The `dpngram` command. Each program is imported only when asked for: `plan` needs no Beam."""
+
+import importlib
+import importlib.metadata
+import os
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+PROGRAMS = {
+    "plan": "what a budget buys: noise, thresholds, users needed",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one program. Exit status: 0 done, 1 the run failed, 2 bad flags or parameters."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help"):
+        print(_usage())
+        return 0 if words else 2
+    name, rest = words[0], words[1:]
+    if name == "--version":
+        print(f"dpngram {importlib.metadata.version('dpngram')}")
+        return 0
+    if name not in PROGRAMS:
+        print(f"dpngram: error: program must be one of {', '.join(PROGRAMS)}, got {name!r:.80}.", file=sys.stderr)
+        return 2
+    program = importlib.import_module(f"dpngram.pipelines.{name}")
+    try:
+        return int(program.run(rest))
+    except BrokenPipeError:  # the reader of a pipe went away: not an error of ours
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _usage() -> str:
+    width = max(map(len, PROGRAMS))
+    programs = "\n".join(f"  {name:<{width}}  {what}" for name, what in PROGRAMS.items())
+    return (
+        "usage: dpngram PROGRAM [flags]\n\n"
+        "Release n-grams from private text under user-level differential privacy.\n\n"
+        f"{programs}\n\n'dpngram PROGRAM --help' lists a program's flags."
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

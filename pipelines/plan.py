@@ -1,0 +1,27 @@
+"""`dpngram plan`: what a budget buys, before any data is touched."""
+
+from collections.abc import Sequence
+
+from dpngram.accounting import ParameterError, guarantee_in_words
+from dpngram.accounting.explain import conclude_plan, explain_plan, tabulate_plan
+from dpngram.pipelines.flags import OneLineParser, add_budget_flags, plan_from_flags
+
+
+def run(argv: Sequence[str]) -> int:
+    parser = OneLineParser(prog="dpngram plan", description="Show what a privacy budget buys.")
+    add_budget_flags(parser)
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print the plan as JSON")
+    form.add_argument("--explain", action="store_true", help="print the plan in plain English")
+    flags = parser.parse_args(argv)
+    try:
+        plan = plan_from_flags(flags)
+    except ParameterError as error:
+        parser.error(str(error))
+    if flags.json:
+        print(plan.to_json())
+    elif flags.explain:
+        print(explain_plan(plan))
+    else:
+        print(guarantee_in_words(plan), tabulate_plan(plan), conclude_plan(plan), sep="\n\n")
+    return 0

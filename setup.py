@@ -1,0 +1,41 @@
+"""Package metadata. The folders are mapped so that exactly one top-level name, dpngram, is installed."""
+
+from pathlib import Path
+
+from setuptools import setup
+
+ROOMS = ("accounting", "transforms", "pipelines")
+
+setup(
+    name="dpngram",
+    version="0.1.0",
+    description="Release n-grams from private text under user-level differential privacy, on Apache Beam.",
+    long_description=(Path(__file__).parent / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Intended Audience :: Science/Research",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Typing :: Typed",
+    ],
+    python_requires=">=3.10,<3.13",
+    packages=[f"dpngram.{room}" for room in ROOMS],
+    package_dir={f"dpngram.{room}": room for room in ROOMS},
+    package_data={f"dpngram.{room}": ["py.typed"] for room in ROOMS},
+    install_requires=[
+        "apache-beam>=2.77,<3",
+        "numpy>=1.26,<3",
+        "scipy>=1.11,<2",
+        "pyarrow>=16",
+        "cryptography>=42",
+    ],
+    extras_require={
+        "test": ["pytest>=8", "mpmath>=1.3", "dp-accounting>=0.4.4", "setuptools>=77", "wheel"],
+        "lint": ["ruff>=0.9", "mypy>=1.14", "scipy-stubs"],
+    },
+    entry_points={"console_scripts": ["dpngram=dpngram.pipelines.cli:main"]},
+)

@@ -1,0 +1,130 @@
+"""Plans: the theorem's numbers, checked again by an independent accountant, and refusals."""
+
+import dataclasses
+import json
+import math
+from fractions import Fraction
+
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from dpngram.accounting import ExtractionPlan, ParameterError, gaussian_sigma, plan_extraction, users_needed
+
+PAPER = {"epsilon": 4, "delta": 1e-7, "max_n": 9, "max_contributions": 300}
+
+
+def test_known_points():
+    plan = plan_extraction(**PAPER)
+    assert plan.sigma_star == pytest.approx(1.32790352815356, rel=1e-9)
+    assert all(level.sigma == pytest.approx(3.98371, abs=5e-6) for level in plan.levels)
+    assert plan.level(1).rho == pytest.approx(25.0851, abs=5e-5)
+    assert [level.rho for level in plan.levels[1:]] == [None] * 8
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [{}, {"decay": 0.8}, {"decay": 1.3}, {"shares": [1, 2, 3, 4]}, {"windows": 12}, {"shares": [1e-9, 1, 1, 1e9]}],
+)
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e-3, 0.1), (1, 1e-7), (4, 1e-30), (50, 1e-12)])
+def test_levels_never_spend_more_than_the_budget(schedule, epsilon, delta):
+    plan = plan_extraction(epsilon=epsilon, delta=delta, max_n=4, max_contributions=10, **schedule)
+    cost = plan.windows * sum(1 / Fraction(level.sigma) ** 2 for level in plan.levels)
+    allowed = 1 / Fraction(gaussian_sigma(epsilon, delta / 2)) ** 2
+    assert cost <= allowed
+    assert cost >= allowed * (1 - Fraction(1, 10**9))
+    assert plan.windows * Fraction(plan.threshold_delta) <= Fraction(delta) / 2
+
+
+def test_decay_and_shares():
+    plan = plan_extraction(epsilon=1, delta=1e-6, max_n=3, max_contributions=[5, 4, 3], decay=0.5)
+    ratios = [later.sigma / earlier.sigma for earlier, later in zip(plan.levels, plan.levels[1:], strict=False)]
+    assert ratios == pytest.approx([0.5, 0.5])
+    assert [level.max_contributions for level in plan.levels] == [5, 4, 3]
+    plan = plan_extraction(epsilon=1, delta=1e-6, max_n=3, max_contributions=5, shares=[2, 1, 1])
+    assert [level.share for level in plan.levels] == [0.5, 0.25, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "max_n", "windows"), [(1.0, 1e-7, 6, 1), (4.0, 1e-7, 9, 1), (0.5, 1e-5, 3, 4)]
+)
+def test_dp_accounting_agrees(epsilon, delta, max_n, windows):
+    """The composition of all levels and windows, by a privacy loss distribution instead of our formulas."""
+    plan = plan_extraction(epsilon=epsilon, delta=delta, max_n=max_n, max_contributions=10, decay=0.9, windows=windows)
+    composed = None
+    for level in plan.levels:
+        one = pld.from_gaussian_mechanism(
+            level.sigma, value_discretization_interval=1e-4, log_mass_truncation_bound=-50
+        )
+        composed = one if composed is None else composed.compose(one)
+    if windows > 1:
+        composed = composed.self_compose(windows)
+    noise_delta = delta - windows * plan.threshold_delta
+    # Connecting the dots converges with the square of the interval, from above.
+    assert composed.get_epsilon_for_delta(noise_delta) == pytest.approx(epsilon, abs=1e-6)
+
+
+def test_json_there_and_back():
+    for plan in (plan_extraction(**PAPER), plan_extraction(**PAPER, decay=0.7, windows=3, eta=0.05)):
+        assert ExtractionPlan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format_version": 2}, "format_version must be 1"),
+        ({"epsilon": 3.9}, "does not give"),
+        ({"delta": 0.9e-7}, "does not give"),
+        ({"threshold_delta": 1e-9}, "threshold must be at least"),
+        ({"windows": 2}, "does not give"),
+        ({"policy": "none"}, "policy must be one of"),
+        ({"surprise": 1}, "'surprise'"),
+        ({"levels": []}, "numbered 1, 2"),
+        ({"levels": "x"}, "levels must be"),
+        ({"levels": [{}]}, "fields must be exactly"),
+        ({"epsilon": None}, "epsilon must be"),
+    ],
+)
+def test_a_tampered_plan_is_refused(change, message):
+    document = {**json.loads(plan_extraction(**PAPER).to_json()), **change}
+    with pytest.raises(ParameterError, match=message):
+        ExtractionPlan.from_json(json.dumps(document))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "1", '"x"', "[" * 100_000])
+def test_what_is_not_a_plan_is_refused(text):
+    with pytest.raises(ParameterError, match="plan"):
+        ExtractionPlan.from_json(text)
+
+
+def test_too_little_noise_or_too_low_a_threshold_cannot_be_a_plan():
+    plan = plan_extraction(**PAPER)
+    first, *rest = plan.levels
+    quiet = dataclasses.replace(first, sigma=first.sigma * (1 - 1e-6))
+    low = dataclasses.replace(first, rho=first.rho * (1 - 1e-6))
+    with pytest.raises(ParameterError, match="does not give"):
+        dataclasses.replace(plan, levels=(quiet, *rest))
+    with pytest.raises(ParameterError, match="threshold must be at least"):
+        dataclasses.replace(plan, levels=(low, *rest))
+
+
+def test_users_needed_is_the_smallest_number_that_does_it():
+    from scipy.stats import norm
+
+    plan = plan_extraction(**PAPER)
+    for n, contributions, probability in [(1, 300, 0.5), (1, 1, 0.99), (5, 17, 0.99)]:
+        needed = users_needed(plan, n, contributions, probability)
+        rho, sigma = plan.threshold(n, 1, 1000), plan.level(n).sigma
+        chance = [norm.sf((rho - users / math.sqrt(contributions)) / sigma) for users in (needed - 1, needed)]
+        assert chance[0] < probability <= chance[1]
+
+
+def test_explain_says_what_matters():
+    text = plan_extraction(**PAPER, windows=3).explain()
+    for words in ("(4, 1e-07)-differential privacy", "at most 3 windows", "Level 9", "attacker", "spurious", "user id"):
+        assert words in " ".join(text.split())
+
+
+def test_thresholds_follow_the_release():
+    plan = plan_extraction(**PAPER)
+    assert plan.threshold(1, 0, 0) == plan.level(1).rho
+    assert plan.threshold(2, 1000, 10**6) == pytest.approx(16.99, abs=0.01)

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.metadata
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 __all__ = ["main"]
 
 PROGRAMS = {
+    "extract": "private n-grams from files",
     "plan": "what a budget buys: noise, thresholds, users needed",
 }
 
@@ -26,6 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name not in PROGRAMS:
         print(f"dpngram: error: program must be one of {', '.join(PROGRAMS)}, got {name!r:.80}.", file=sys.stderr)
         return 2
+    logging.getLogger().setLevel(logging.CRITICAL)  # importing Beam warns of extras nobody asked for
     program = importlib.import_module(f"dpngram.pipelines.{name}")
     try:
         return int(program.run(rest))

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from dpngram.accounting import ExtractionPlan, plan_extraction
 from dpngram.accounting.plan import POLICIES
 
-__all__ = ["OneLineParser", "add_budget_flags", "number_list", "number_or_text", "plan_from_flags"]
+__all__ = ["OneLineParser", "add_budget_flags", "number_list", "number_or_text", "plan_from_flags", "print_error"]
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -17,9 +17,7 @@ class OneLineParser(argparse.ArgumentParser):
         super().__init__(prog=prog, description=description, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
-        line = " ".join(message.split())
-        print(f"{self.prog}: error: {line} (--help lists the flags)", file=sys.stderr)
-        raise SystemExit(2)
+        raise SystemExit(print_error(self.prog, f"{message} (--help lists the flags)", status=2))
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         """Binds a value such as -inf or -1,2 to the flag before it; argparse would take it for a flag."""
@@ -92,3 +90,9 @@ def plan_from_flags(flags: argparse.Namespace) -> ExtractionPlan:
         windows=flags.windows,
         policy=flags.policy,
     )
+
+
+def print_error(program: str, message: str, status: int) -> int:
+    """One line on stderr; returns the exit status."""
+    print(f"{program}: error: {' '.join(message.split())}", file=sys.stderr)
+    return status

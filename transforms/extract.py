@@ -1,0 +1,187 @@
+"""The whole algorithm: bytes of users in, private n-grams out."""
+
+import atexit
+import dataclasses
+import json
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import apache_beam as beam
+
+from dpngram.accounting import ExtractionPlan, ParameterError
+from dpngram.accounting.parameters import check_choice, check_integer
+from dpngram.transforms.contribution import ClipAndWeight
+from dpngram.transforms.documents import PreparePosts
+from dpngram.transforms.keys import KeyReference, Randomness
+from dpngram.transforms.levels import Level
+from dpngram.transforms.released import DecodeGrams, GramTable, Ngram
+from dpngram.transforms.spurious import AddSpuriousGrams, CollectTokens
+from dpngram.transforms.threshold import NoisyThreshold
+from dpngram.transforms.tokenizers import make_tokenizer
+from dpngram.transforms.users import BindRelease, GroupUsers, UserBlock
+from dpngram.transforms.validity import PRUNINGS, ValidityFilter
+
+__all__ = ["ExtractLevel", "ExtractLevels", "ExtractNgrams"]
+
+_LOCAL_RUNNERS = ("DirectRunner", "FnApiRunner", "BundleBasedDirectRunner", "SwitchingDirectRunner", "PrismRunner")
+# User blocks per histogram shard: blocks hold positions, shards only distinct grams.
+_BLOCKS_PER_SHARD = 8
+
+
+class ExtractLevel(beam.PTransform):  # type: ignore[misc]
+    """One level of Algorithm 1: users and S_{k-1} -> users with valid k-grams, and S_k.
+
+    Privacy: sigma_k of the plan's budget; see `NoisyThreshold` and `AddSpuriousGrams`. Windowing: one release
+    per window.
+    """
+
+    def __init__(
+        self,
+        plan: ExtractionPlan,
+        n: int,
+        randomness: Randomness,
+        fingerprint: beam.PCollection[bytes],
+        previous: beam.PCollection[Level] | None,
+        *,
+        pruning: str,
+        shards: int,
+    ) -> None:
+        super().__init__()
+        self._plan, self._n, self._randomness = plan, n, randomness
+        self._fingerprint, self._previous = fingerprint, previous
+        self._pruning, self._shards = pruning, shards
+
+    def expand(self, users: beam.PCollection[UserBlock]) -> Any:  # (PCollection[UserBlock], PCollection[Level])
+        plan, n, previous = self._plan, self._n, self._previous
+        randomness, fingerprint, pruning = self._randomness, self._fingerprint, self._pruning
+        if previous is not None:
+            users = users | "ValidityFilter" >> ValidityFilter(previous, pruning)  # users, valid k-grams
+        parts = (
+            users
+            | "ClipAndWeight" >> ClipAndWeight(plan.level(n), randomness, fingerprint, self._shards)  # H_k
+            | "NoisyThreshold" >> NoisyThreshold(plan, n, randomness, fingerprint, previous, pruning)  # released
+        )
+        if previous is None:
+            return users, parts | "CollectTokens" >> CollectTokens(plan)  # S_1
+        complete = AddSpuriousGrams(plan, n, randomness, fingerprint, parts, pruning)
+        return users, previous | "AddSpuriousGrams" >> complete  # S_k
+
+
+class ExtractLevels(beam.PTransform):  # type: ignore[misc]
+    """Documents -> {n: PCollection[GramTable]}: the release level by level, one table per window and length.
+
+    Args:
+        plan: from `dpngram.accounting.plan_extraction`.
+        tokenizer: how text becomes tokens; see `dpngram.transforms.tokenizers`.
+        pruning: "both" (V_k = (S_1 x S_{k-1}) n (S_{k-1} x S_1)) or "single" (V_k = S_{k-1} x S_1).
+        noise_key: where the key of the noise lies: `file:PATH`, `env:NAME` or `gcp-secret:NAME`. Default: a fresh
+            key that lives as long as this process. One key is for one release.
+        release: a label that enters the noise; a second release with the same key needs another.
+        user_field, text_field: names of the fields, for documents that are rows or mappings.
+        user_per_document: documents have no user; each is protected by itself.
+        shards: into how many blocks of users the input is cut. Does not change the result.
+
+    Privacy: user-level differential privacy with the plan's parameters for everything that comes out. Input may hold
+    one user's posts in any number of elements. Counters and errors carry no text, token or user id.
+    """
+
+    def __init__(
+        self,
+        plan: ExtractionPlan,
+        *,
+        tokenizer: str = "words",
+        pruning: str = "both",
+        noise_key: str | None = None,
+        release: str = "",
+        user_field: str = "user",
+        text_field: str = "text",
+        user_per_document: bool = False,
+        shards: int = 32,
+    ) -> None:
+        super().__init__()
+        if not isinstance(plan, ExtractionPlan):
+            raise ParameterError(f"plan must come from plan_extraction, got {type(plan).__name__}.")
+        self._plan = plan
+        self._pruning = check_choice("pruning", pruning, PRUNINGS)
+        self._tokenizer = make_tokenizer(tokenizer)
+        self._noise_key = None if noise_key is None else KeyReference.parse(noise_key)
+        self._release = release
+        self._fields = {"user_field": user_field, "text_field": text_field, "user_per_document": user_per_document}
+        self._shards = check_integer("shards", shards, 1, 1 << 20)
+
+    def expand(self, documents: beam.PCollection[Any]) -> Any:  # {n: PCollection[GramTable]}
+        randomness = self._randomness(documents.pipeline)
+        users = (
+            documents
+            | "PreparePosts" >> PreparePosts(self._tokenizer, randomness, self._shards, **self._fields)  # posts
+            | "GroupUsers" >> GroupUsers(randomness, solo=self._fields["user_per_document"])  # users
+        )
+        fingerprint = users | "BindRelease" >> BindRelease(randomness)
+
+        level, table, tables = None, None, {}
+        for n in range(1, self._plan.max_n + 1):
+            users, level = users | f"Level{n}" >> ExtractLevel(
+                self._plan,
+                n,
+                randomness,
+                fingerprint,
+                level,
+                pruning=self._pruning,
+                shards=-(-self._shards // _BLOCKS_PER_SHARD),
+            )
+            table = level | f"Decode{n}" >> DecodeGrams(table, self._pruning)
+            tables[n] = table
+        return tables
+
+    def settings(self) -> dict[str, Any]:
+        """Everything that determines the histogram besides the data; enters the key derivation.
+
+        Field names do not: the fingerprint covers what was read from them.
+        """
+        return {
+            "plan": dataclasses.asdict(self._plan),
+            "pruning": self._pruning,
+            "tokenizer": self._tokenizer.spec,
+            "user_per_document": self._fields["user_per_document"],
+        }
+
+    def _randomness(self, pipeline: beam.Pipeline) -> Randomness:
+        key = self._noise_key or _fresh_key(pipeline)
+        key.create_if_missing()
+        application = pipeline._current_transform().full_label
+        return Randomness(key, self._release, application, json.dumps(self.settings(), sort_keys=True))
+
+
+class ExtractNgrams(ExtractLevels):
+    """Documents -> PCollection[Ngram]: all released n-grams of 1 to `plan.max_n` tokens.
+
+        released = documents | ExtractNgrams(plan_extraction(epsilon=4, delta=1e-7, max_n=9, max_contributions=300))
+
+    Arguments, privacy and windowing as for `ExtractLevels`.
+    """
+
+    def expand(self, documents: beam.PCollection[Any]) -> beam.PCollection[Ngram]:
+        tables = tuple(super().expand(documents).values())
+        return tables | "AllLevels" >> beam.Flatten() | "Rows" >> beam.ParDo(_RowsDoFn())
+
+
+class _RowsDoFn(beam.DoFn):  # type: ignore[misc]
+    def process(self, table: GramTable) -> Iterator[Ngram]:
+        yield from table.rows()
+
+
+def _fresh_key(pipeline: beam.Pipeline) -> KeyReference:
+    """A key for this run only, in a directory that goes with the process."""
+    runner = type(pipeline.runner).__name__
+    if runner not in _LOCAL_RUNNERS:
+        raise ParameterError(
+            f"noise_key must be given on {runner}: a file that every worker can read (file:gs://... is fine), "
+            "env:NAME or gcp-secret:NAME."
+        )
+    directory = tempfile.mkdtemp(prefix="dpngram-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return KeyReference("file", os.path.join(directory, secrets.token_hex(8) + ".key"))

@@ -1,0 +1,135 @@
+"""H_k as columns: sorted cells with integer weights, cut into shards and merged exactly, in any order."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+
+from dpngram.transforms.columns import Block, BlockCoder, binary_array, register_block, split_binary
+from dpngram.transforms.levels import Array
+from dpngram.transforms.users import UserBlock
+
+__all__ = ["CellBlock", "MergeCells", "merge_cells", "split_cells", "weighted_cells"]
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+@register_block
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CellBlock(Block):
+    """Cells of a histogram: key and weight, and for level 1 the token."""
+
+    keys: Array  # uint64, sorted
+    weight: Array  # int64, positive, in units of 2^-32
+    digests: Array  # (cells, 2) uint64 at level 1, else empty
+    token_offsets: Array
+    token_bytes: Array
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def has_tokens(self) -> bool:
+        return len(self.digests) > 0
+
+    def take(self, rows: Array) -> "CellBlock":
+        """The cells of these rows, in that order."""
+        digests, offsets, data = self.digests, self.token_offsets, self.token_bytes
+        if self.has_tokens:
+            digests = np.take(digests, rows, axis=0)
+            offsets, data = split_binary(binary_array(offsets, data).take(pa.array(rows)))
+        return CellBlock(
+            keys=np.take(self.keys, rows),
+            weight=np.take(self.weight, rows),
+            digests=digests,
+            token_offsets=offsets,
+            token_bytes=data,
+        )
+
+
+def weighted_cells(block: UserBlock, weight: Array) -> CellBlock:
+    """The grams of a user block with these weights; a gram that every user clipped away is no cell."""
+    cells = CellBlock(
+        keys=block.grams,
+        weight=weight,
+        digests=block.digests,
+        token_offsets=block.token_offsets,
+        token_bytes=block.token_bytes,
+    )
+    return cells if weight.all() else cells.take(np.flatnonzero(weight))
+
+
+def split_cells(cells: CellBlock, shards: int) -> Iterator[tuple[int, CellBlock]]:
+    """Cuts cells by a hash of their key; each part stays sorted."""
+    if shards == 1:
+        yield 0, cells
+        return
+    shard = ((cells.keys * _MIX) >> np.uint64(32)) % np.uint64(shards)
+    order = np.argsort(shard.astype(np.uint16 if shards <= 1 << 16 else np.uint64), kind="stable")
+    ends = np.cumsum(np.bincount(shard.astype(np.int64), minlength=shards))
+    for number, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+        if start < end:
+            yield number, cells.take(order[start:end])
+
+
+def merge_cells(blocks: Sequence[CellBlock]) -> CellBlock:
+    """The sum of several blocks: exact, since weights are integers."""
+    if len(blocks) == 1:
+        return blocks[0]
+    keys = np.concatenate([block.keys for block in blocks])
+    weight = np.concatenate([block.weight for block in blocks])
+    order = np.argsort(keys, kind="stable")  # merges sorted runs
+    keys = keys[order]
+    first = np.append(True, keys[1:] != keys[:-1])[: len(keys)]
+    if blocks[0].has_tokens:
+        digests = np.concatenate([block.digests for block in blocks])
+        second = digests[order, 1]
+        if (~first[1:] & (second[1:] != second[:-1])).any():  # two tokens share half of their digests
+            order = np.lexsort((digests[:, 1], digests[:, 0]))
+            keys, second = digests[order, 0], digests[order, 1]
+            first = np.append(True, (keys[1:] != keys[:-1]) | (second[1:] != second[:-1]))
+    starts = np.flatnonzero(first)
+    total = np.add.reduceat(weight[order], starts)
+    if not blocks[0].has_tokens:
+        return dataclasses.replace(blocks[0], keys=keys[starts], weight=total)
+    kept = order[starts]
+    tokens = pa.chunked_array([binary_array(block.token_offsets, block.token_bytes) for block in blocks])
+    offsets, data = split_binary(tokens.take(pa.array(kept)).combine_chunks())
+    return CellBlock(
+        keys=keys[starts], weight=total, digests=digests[kept], token_offsets=offsets, token_bytes=data
+    )
+
+
+class MergeCells(beam.CombineFn):  # type: ignore[misc]
+    """Merges the cells of one shard; associative and exact, so runners may lift and reorder it.
+
+    Blocks pile up until they hold twice what the last merge left, so each cell is merged O(log) times.
+    """
+
+    def create_accumulator(self) -> list[CellBlock]:
+        return []
+
+    def add_input(self, accumulator: list[CellBlock], value: CellBlock) -> list[CellBlock]:
+        accumulator.append(value)
+        pile = sum(map(len, accumulator[1:]))
+        if len(accumulator) > 1 and pile > max(2 * len(accumulator[0]), 1 << 18):
+            accumulator[:] = [merge_cells(accumulator)]
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[list[CellBlock]]) -> list[CellBlock]:
+        merged = self.create_accumulator()
+        for accumulator in accumulators:
+            for block in accumulator:
+                merged = self.add_input(merged, block)
+        return merged
+
+    def compact(self, accumulator: list[CellBlock]) -> list[CellBlock]:
+        return [merge_cells(accumulator)] if accumulator else accumulator
+
+    def extract_output(self, accumulator: list[CellBlock]) -> CellBlock:
+        return merge_cells(accumulator)
+
+    def get_accumulator_coder(self) -> beam.coders.Coder:
+        return beam.coders.IterableCoder(BlockCoder())

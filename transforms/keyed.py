@@ -1,0 +1,135 @@
+"""Randomness as a function: AES under a derived key, applied to the name of what is drawn for.
+
+A runner may run a bundle twice, or twice at once. A generator would then draw again, and a second draw is a second
+release. Here every draw is AES_key(id): the same wherever, whenever and however often it is computed.
+Everything below is vectorised over columns of 128-bit values, held as arrays of shape (n, 2) of 64-bit words.
+"""
+
+import hashlib
+import hmac
+import math
+import sys
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from scipy import special
+
+__all__ = ["Prf", "derive_key", "standard_normal", "tail_normal", "uniform"]
+
+Words = np.ndarray[Any, np.dtype[np.uint64]]
+
+_HEAD = 12  # bytes of a string that share the first AES block with its length
+_BYTE_MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
+
+if sys.byteorder != "little":  # the layout of every keyed block is fixed; a big-endian worker would draw otherwise
+    raise ImportError("dpngram runs on little-endian machines only.")
+
+
+def derive_key(key: bytes, *names: bytes | str | int) -> bytes:
+    """A 32-byte key for one purpose: HMAC-SHA-256 over the names, each with its length."""
+    mac = hmac.new(key, digestmod=hashlib.sha256)
+    for name in names:
+        part = name if isinstance(name, bytes) else str(name).encode()
+        mac.update(len(part).to_bytes(8, "little") + part)
+    return mac.digest()
+
+
+class Prf:
+    """AES-256 as a pseudo-random function on 128-bit words and, through a MAC, on strings and sequences."""
+
+    def __init__(self, key: bytes) -> None:
+        self._cipher = Cipher(algorithms.AES256(key), modes.ECB())
+
+    def words(self, first: Words, second: Words | int) -> Words:
+        """AES of the blocks (first_i, second_i)."""
+        blocks = np.empty((len(first), 2), np.uint64)
+        blocks[:, 0] = first
+        blocks[:, 1] = second
+        return self.encrypt(blocks)
+
+    def encrypt(self, blocks: Words) -> Words:
+        blocks = np.ascontiguousarray(blocks, np.uint64)
+        out = np.empty(blocks.nbytes + 15, np.uint8)
+        if blocks.size:
+            self._cipher.encryptor().update_into(memoryview(blocks).cast("B"), memoryview(out))
+        return out[: blocks.nbytes].view(np.uint64).reshape(blocks.shape)
+
+    def strings(self, offsets: np.ndarray[Any, Any], data: np.ndarray[Any, Any]) -> Words:
+        """A 128-bit digest of each string.
+
+        CBC-MAC over the length followed by the bytes. With the length in front no message is a prefix of
+        another, and CBC-MAC of prefix-free messages is a PRF (Petrank & Rackoff 2000).
+        """
+        starts = np.asarray(offsets[:-1], np.int64)
+        left = np.diff(offsets).astype(np.int64)
+        if len(left) and left.max() >= 1 << 32:
+            raise ValueError("a string of 4 GiB or more cannot be digested.")
+        padded = np.zeros(len(data) + 32, np.uint8)
+        padded[: len(data)] = data
+        at = np.ndarray((len(data) + 24,), "<u8", buffer=padded, strides=(1,))  # unaligned eight-byte loads
+        blocks = np.empty((len(left), 2), np.uint64)
+        blocks[:, 0] = left.astype(np.uint64) | (_load(at, starts, np.minimum(left, 4)) << np.uint64(32))
+        blocks[:, 1] = _load(at, starts + 4, np.clip(left - 4, 0, 8))
+        state = self.encrypt(blocks)
+        starts, left = starts + _HEAD, left - _HEAD
+        rows = np.flatnonzero(left > 0)
+        while len(rows):
+            blocks = state[rows]
+            blocks[:, 0] ^= _load(at, starts[rows], np.clip(left[rows], 0, 8))
+            blocks[:, 1] ^= _load(at, starts[rows] + 8, np.clip(left[rows] - 8, 0, 8))
+            state[rows] = self.encrypt(blocks)
+            starts[rows] += 16
+            left[rows] -= 16
+            rows = rows[left[rows] > 0]
+        return state
+
+    def sequences(self, items: Words, bounds: np.ndarray[Any, Any]) -> Words:
+        """A 128-bit digest of each run items[bounds[i]:bounds[i+1]] of 128-bit items; no run is empty.
+
+        The XOR over the run of AES(96 bits of the item, its place). Different runs differ in at least one
+        (place, item), so two digests agree with probability 2^-128, plus 2^-96 for each pair of distinct items.
+        The caller puts the result through another PRF and never shows it.
+        """
+        lengths = np.diff(bounds)
+        if not len(lengths):
+            return np.zeros((0, 2), np.uint64)
+        place = np.arange(len(items), dtype=np.uint64) - np.repeat(bounds[:-1].astype(np.uint64), lengths)
+        blocks = items.copy()
+        blocks[:, 1] = (blocks[:, 1] & np.uint64(0xFFFFFFFF)) | (place << np.uint64(32))
+        return np.bitwise_xor.reduceat(self.encrypt(blocks), bounds[:-1], axis=0)
+
+    def pairs(self, first: Words, second: Words) -> Words:
+        """A 128-bit digest of each pair of 128-bit values: CBC-MAC over two blocks."""
+        return self.encrypt(self.encrypt(first) ^ second)
+
+
+def _load(at: Any, starts: Any, count: Any) -> Words:
+    return at[starts] & _BYTE_MASKS[count]
+
+
+def uniform(words: Words) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """128 random bits as the midpoint (U + 1/2) / 2^128, with full relative precision near zero."""
+    return (words[:, 0] + (words[:, 1] + 0.5) * 2.0**-64) * 2.0**-64
+
+
+def standard_normal(words: Words) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """N(0, 1) from 128 random bits by inversion, the same in both tails; |z| <= 13.2, never infinite.
+
+    The upper half is computed from the complement of the bits, 1 - (U + 1/2)/2^128 = (~U + 1/2)/2^128.
+    """
+    upper = words[:, 0] >> np.uint64(63) != 0
+    lower_tail = uniform(np.where(upper[:, None], ~words, words))
+    z = special.ndtri(lower_tail)
+    return np.where(upper, -z, z)
+
+
+def tail_normal(words: Words, bound: float) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """N(0, 1) given that it is at least `bound`, by inversion of the tail."""
+    log_tail = special.log_ndtr(-bound)
+    tail = np.log(uniform(words)) + log_tail
+    small = tail < math.log(0.5)
+    z = np.empty(len(tail))
+    z[small] = -special.ndtri_exp(tail[small])
+    z[~small] = -special.ndtri(np.exp(tail[~small]))
+    return np.maximum(z, bound)

@@ -1,0 +1,170 @@
+"""S_k as columns: the released grams of one length, and the arithmetic of V_{k+1} on them.
+
+A gram is a row. Its key is `parent << 32 | last`: the row of its prefix in S_{k-1}, and the row of its last token in
+S_1. Keys are sorted, so rows are in the order of the tokens' bytes, and a gram is decoded by walking up. Level 1
+has S_0, the one empty gram, as its parent. All of it is a function of the release, and public.
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+
+from dpngram.transforms.columns import Block, register_block
+
+__all__ = ["EMPTY_LEVEL", "Array", "Level", "pack_keys"]
+
+Array = np.ndarray[Any, Any]
+_LAST = np.uint64(0xFFFFFFFF)
+_SHIFT = np.uint64(32)
+# No more rows than this in a level: a row must fit 31 bits, and |V_k| must fit 63.
+MAX_ROWS = 1 << 31
+
+
+def pack_keys(parent: Array, last: Array) -> Array:
+    return (parent.astype(np.uint64) << _SHIFT) | last.astype(np.uint64)
+
+
+@register_block
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Level(Block):
+    """S_k: sorted keys, suffix links, noisy weights in units of the grid, and for k = 1 the tokens."""
+
+    keys: Array  # uint64, sorted, distinct
+    suffix: Array  # int32: row in S_{k-1} of the gram without its first token (both-side pruning only)
+    weight: Array  # int64: noisy weight in grid units
+    n: Array  # int64 scalar: k
+    parents: Array  # int64 scalar: |S_{k-1}|
+    words: Array  # int64 scalar: |S_1|
+    grid: Array  # float64 scalar: one unit of weight
+    # Level 1 only (empty otherwise): the tokens, and their digests in digest order for looking them up.
+    token_offsets: Array
+    token_bytes: Array
+    digests: Array  # (n, 2) uint64, sorted
+    digest_rows: Array  # int32
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def parent(self) -> Array:
+        return (self.keys >> _SHIFT).astype(np.int64)
+
+    @property
+    def last(self) -> Array:
+        return (self.keys & _LAST).astype(np.int32)
+
+    def find(self, keys: Array) -> Array:
+        """The row of each key, -1 where it was not released. Sorted keys are looked up fastest."""
+        if not len(self.keys):
+            return np.full(len(keys), -1, np.int32)
+        rows = np.searchsorted(self.keys, keys).astype(np.int32)
+        np.minimum(rows, len(self.keys) - 1, out=rows)
+        rows[self.keys[rows] != keys] = -1
+        return rows
+
+    def find_tokens(self, digests: Array) -> Array:
+        """Level 1: the row of each token, given by its digest, -1 where it was not released."""
+        found = np.full(len(digests), -1, np.int32)
+        if not len(self.digests):
+            return found
+        at = np.searchsorted(self.digests[:, 0], digests[:, 0])
+        open_rows = np.arange(len(digests))
+        # One pass, unless two released tokens share 64 bits of their digests.
+        while len(open_rows):
+            inside = at[open_rows] < len(self.digests)
+            open_rows = open_rows[inside]
+            candidate = self.digests[at[open_rows]]
+            same = candidate == digests[open_rows]
+            hit = same.all(axis=1)
+            found[open_rows[hit]] = self.digest_rows[at[open_rows[hit]]]
+            open_rows = open_rows[same[:, 0] & ~hit]
+            at[open_rows] += 1
+        return found
+
+    @functools.cached_property
+    def _joins(self) -> tuple[Array, Array, Array, Array, Array]:
+        """For both-side pruning: by middle y, how many xy and yz there are, and where they lie.
+
+        |V_k| is the sum over y of left(y) * right(y): exact, and linear in |S_{k-1}|.
+        """
+        parent = self.parent
+        right = np.bincount(parent, minlength=int(self.parents))
+        left = np.bincount(self.suffix, minlength=int(self.parents))
+        right_start = np.cumsum(right) - right
+        left_start = np.cumsum(left) - left
+        left_rows = np.argsort(self.suffix, kind="stable")
+        return np.cumsum(left * right), right, right_start, left_start, left_rows
+
+    def valid(self, pruning: str) -> int:
+        """|V_{k+1}|, exactly."""
+        if not len(self):
+            return 0
+        if pruning == "single":
+            return len(self) * int(self.words)
+        return int(self._joins[0][-1])
+
+    def unrank(self, ranks: Array, pruning: str) -> Array:
+        """The keys of the members of V_{k+1} with these ranks in [0, |V_{k+1}|)."""
+        if pruning == "single":
+            return pack_keys(ranks // int(self.words), ranks % int(self.words))
+        ends, right, right_start, left_start, left_rows = self._joins
+        middle = np.searchsorted(ends, ranks, side="right")
+        within = ranks - np.where(middle > 0, ends[middle - 1], 0)
+        prefix = left_rows[left_start[middle] + within // right[middle]]
+        suffix = right_start[middle] + within % right[middle]
+        return pack_keys(prefix, self.last[suffix])
+
+    def extend(self, keys: Array, weight: Array, grid: float, pruning: str) -> "Level":
+        """S_{k+1} from its sorted keys. The suffix of xyz is the child of suffix(xy) with last token z."""
+        if len(keys) >= MAX_ROWS:
+            raise OverflowError(f"level {int(self.n) + 1} would hold {len(keys)} grams; at most {MAX_ROWS} are supported.")
+        parent, last = keys >> _SHIFT, keys & _LAST
+        suffix = np.zeros(0, np.int32)
+        if pruning == "both":
+            suffix = self.find(pack_keys(self.suffix[parent.astype(np.int64)], last))
+        return dataclasses.replace(
+            EMPTY_LEVEL,
+            keys=keys,
+            suffix=suffix,
+            weight=weight,
+            n=self.n + 1,
+            parents=np.int64(len(self)),
+            words=self.words,
+            grid=np.float64(grid),
+        )
+
+    @classmethod
+    def first(cls, offsets: Array, data: Array, digests: Array, weight: Array, grid: float) -> "Level":
+        """S_1 from its tokens, which are sorted by their bytes."""
+        order = np.lexsort((digests[:, 1], digests[:, 0]))
+        return dataclasses.replace(
+            EMPTY_LEVEL,
+            keys=np.arange(len(weight), dtype=np.uint64),
+            suffix=np.zeros(len(weight), np.int32),
+            weight=weight,
+            n=np.int64(1),
+            parents=np.int64(1),
+            words=np.int64(len(weight)),
+            grid=np.float64(grid),
+            token_offsets=offsets,
+            token_bytes=data,
+            digests=digests[order],
+            digest_rows=order.astype(np.int32),
+        )
+
+
+EMPTY_LEVEL = Level(
+    keys=np.zeros(0, np.uint64),
+    suffix=np.zeros(0, np.int32),
+    weight=np.zeros(0, np.int64),
+    n=np.int64(0),
+    parents=np.int64(0),
+    words=np.int64(0),
+    grid=np.float64(0),
+    token_offsets=np.zeros(1, np.int64),
+    token_bytes=np.zeros(0, np.uint8),
+    digests=np.zeros((0, 2), np.uint64),
+    digest_rows=np.zeros(0, np.int32),
+)

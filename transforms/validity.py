@@ -1,0 +1,91 @@
+"""Pruning: which grams of a user's text belong to V_k."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+
+from dpngram.transforms.levels import EMPTY_LEVEL, Array, Level
+from dpngram.transforms.users import UserBlock, make_postings
+
+__all__ = ["PRUNINGS", "ValidityFilter", "keep_valid"]
+
+# both:   V_k = (S_1 x S_{k-1}) n (S_{k-1} x S_1), the paper's rule
+# single: V_k = S_{k-1} x S_1
+PRUNINGS = ("both", "single")
+
+
+def keep_valid(block: UserBlock, previous: Level, pruning: str) -> UserBlock:
+    """The postings of the k-grams that are valid, from those of the (k-1)-grams and S_{k-1}.
+
+    Every position learns which row of S_{k-1} starts there, if any. Under `both` a k-gram at p is valid exactly
+    when p and p+1 both hold one; an empty position closes each post, so p and p+1 are of one post.
+    """
+    n = int(previous.n)
+    rows = previous.find_tokens(block.digests) if n == 1 else previous.find(block.grams)
+    at = _lay_out(rows, block)
+    words = block.words
+    if pruning == "both":
+        held = at >= 0
+        positions = np.flatnonzero(held[:-1] & held[1:])
+        last = np.take(previous.last, np.take(at, positions + 1))
+    else:
+        words = at if n == 1 else words
+        positions = np.flatnonzero(at[: len(at) - n] >= 0)
+        positions = positions[words[positions + n] >= 0]
+        last = words[positions + n]
+    grams, gram_start, starts = make_postings(
+        np.take(at, positions),
+        last,
+        positions.astype(np.int32),
+        rows=len(previous),
+        words=int(previous.words),
+        length=block.length,
+    )
+    return dataclasses.replace(
+        block,
+        grams=grams,
+        gram_start=gram_start,
+        positions=starts,
+        words=words,
+        digests=np.zeros((0, 2), np.uint64),
+        token_offsets=np.zeros(1, np.int64),
+        token_bytes=np.zeros(0, np.uint8),
+    )
+
+
+def _lay_out(rows: Array, block: UserBlock) -> Array:
+    """The row at each position, -1 where there is none."""
+    at = np.full(block.length, -1, np.int32)
+    counts = np.diff(block.gram_start)
+    at[block.positions] = np.repeat(rows, counts)
+    return at
+
+
+class ValidityFilter(beam.PTransform):  # type: ignore[misc]
+    """UserBlock of level k-1 -> UserBlock of level k, with the postings of valid k-grams only.
+
+    Privacy: S_{k-1} is public, so what a user may contribute is a function of the user's own text and of earlier
+    releases; nothing is released here. Windowing: S_{k-1} of the same window; a window without one has an empty one.
+    """
+
+    def __init__(self, previous: beam.PCollection[Level], pruning: str = "both") -> None:
+        super().__init__()
+        self._previous, self._pruning = previous, pruning
+
+    def expand(self, users: beam.PCollection[UserBlock]) -> beam.PCollection[UserBlock]:
+        side = beam.pvalue.AsSingleton(self._previous, default_value=EMPTY_LEVEL)
+        return users | "Prune" >> beam.ParDo(_PruneDoFn(self._pruning), previous=side)
+
+
+class _PruneDoFn(beam.DoFn):  # type: ignore[misc]
+    def __init__(self, pruning: str) -> None:
+        self._pruning = pruning
+
+    def process(self, block: UserBlock, previous: Any = None) -> Iterator[UserBlock]:
+        if len(previous):  # an empty S_{k-1} makes V_k empty: no user has anything to give
+            pruned = keep_valid(block, previous, self._pruning)
+            if len(pruned.grams):
+                yield pruned

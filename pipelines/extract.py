@@ -10,7 +10,7 @@ from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.accounting.parameters import check_choice, check_integer
 from dpngram.pipelines.flags import OneLineParser, add_budget_flags, number_or_text, plan_from_flags, print_error
 from dpngram.pipelines.reading import INPUT_FORMATS, InputFormat, ReadDocuments
-from dpngram.pipelines.running import beam_options, failure_line, make_pipeline, quiet_logging
+from dpngram.pipelines.running import beam_options, failure_line, keep_memory, make_pipeline, quiet_logging
 from dpngram.pipelines.writing import MANIFEST, OUTPUT_FORMATS, WriteRelease
 from dpngram.transforms import ExtractLevels
 from dpngram.transforms.keys import KeyProblem
@@ -32,6 +32,7 @@ def run(argv: Sequence[str]) -> int:
     _add_flags(parser)
     flags, rest = parser.parse_known_args(argv)
     quiet_logging(flags.verbose)
+    keep_memory()
     try:
         plan = plan_from_flags(flags)
         input_format = InputFormat(

@@ -19,7 +19,7 @@ from dpngram.transforms.documents import DocumentBlock
 
 __all__ = ["INPUT_FORMATS", "ByteRange", "InputFormat", "ReadDocuments", "parse_jsonl", "parse_text"]
 
-RANGE_BYTES = 16 << 20
+RANGE_BYTES = 4 << 20
 _READ_BYTES = 1 << 20
 
 

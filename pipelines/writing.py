@@ -62,17 +62,13 @@ class WriteRelease(beam.PTransform):  # type: ignore[misc]
         self._directory, self._plan, self._settings = directory, plan, settings
 
     def expand(self, tables: dict[int, beam.PCollection[GramTable]]) -> beam.PCollection[str]:
-        pipeline = tables[1].pipeline
+        once = tables[1].pipeline | "Once" >> beam.Create([0])
         written = []
         for n, table in tables.items():
             sides = {"table": beam.pvalue.AsSingleton(table, default_value=EMPTY_TABLE)}
             if n > 1:
                 sides["previous"] = beam.pvalue.AsSingleton(tables[n - 1], default_value=EMPTY_TABLE)
-            written.append(
-                pipeline
-                | f"Level{n}" >> beam.Create([n])
-                | f"Write{n}" >> beam.ParDo(_WriteLevelDoFn(self._directory, self._plan), **sides)
-            )
+            written.append(once | f"Level{n}" >> beam.ParDo(_WriteLevelDoFn(self._directory, self._plan, n), **sides))
         return (
             written
             | "All" >> beam.Flatten()
@@ -82,10 +78,11 @@ class WriteRelease(beam.PTransform):  # type: ignore[misc]
 
 
 class _WriteLevelDoFn(beam.DoFn):  # type: ignore[misc]
-    def __init__(self, directory: str, plan: ExtractionPlan) -> None:
-        self._directory, self._plan = directory, plan
+    def __init__(self, directory: str, plan: ExtractionPlan, n: int) -> None:
+        self._directory, self._plan, self._n = directory, plan, n
 
-    def process(self, n: int, table: Any = None, previous: Any = EMPTY_TABLE) -> Iterator[tuple[int, str]]:
+    def process(self, once: int, table: Any = None, previous: Any = EMPTY_TABLE) -> Iterator[tuple[int, str]]:
+        n = self._n
         name = f"ngrams-{n:02d}.jsonl"
         data = json_lines(table)
         write_whole(FileSystems.join(self._directory, name), data)
@@ -100,7 +97,7 @@ class _WriteLevelDoFn(beam.DoFn):  # type: ignore[misc]
             "bytes": len(data),
             "sha256": hashlib.sha256(data).hexdigest(),
         }
-        yield 0, json.dumps(entry)
+        yield once, json.dumps(entry)
 
 
 class _WriteManifestDoFn(beam.DoFn):  # type: ignore[misc]

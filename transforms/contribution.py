@@ -7,6 +7,8 @@ import apache_beam as beam
 import numpy as np
 
 from dpngram.accounting import LevelPlan
+from dpngram.transforms.candidates import CandidateBlock, all_tokens
+from dpngram.transforms.columns import Block
 from dpngram.transforms.histogram import CellBlock, MergeCells, split_cells, weighted_cells
 from dpngram.transforms.keyed import Prf
 from dpngram.transforms.keys import KeySource, Randomness
@@ -18,14 +20,14 @@ from dpngram.transforms.windows import window_name
 __all__ = ["ClipAndWeight", "clip_and_weight"]
 
 
-def clip_and_weight(block: UserBlock, cap: int, clip: Prf) -> Array:
+def clip_and_weight(block: CandidateBlock, cap: int, clip: Prf) -> Array:
     """The weight of each gram of the block, summed over its users, in units of 2^-32.
 
     A user with t grams gives floor(2^32/sqrt(t)) to each; one with more than `cap` keeps the `cap` grams with
     the smallest keyed values of (user, gram): a uniform choice, the same in any order and on any worker.
     """
     gram = np.repeat(np.arange(len(block.grams), dtype=np.int32), np.diff(block.gram_start))
-    user = block.user_of(block.positions)
+    user = block.owners()
     # Within a gram positions ascend, and users with them: repeats are neighbours.
     first = np.append(True, (gram[1:] != gram[:-1]) | (user[1:] != user[:-1]))[: len(gram)]
     gram, user = gram[first], user[first]
@@ -41,7 +43,7 @@ def clip_and_weight(block: UserBlock, cap: int, clip: Prf) -> Array:
     return np.diff(total[ends])
 
 
-def _smallest(block: UserBlock, gram: Array, user: Array, over: Array, cap: int, clip: Prf) -> Array:
+def _smallest(block: CandidateBlock, gram: Array, user: Array, over: Array, cap: int, clip: Prf) -> Array:
     """Which (gram, user) pairs stay: all of a user within the cap, else those with the `cap` smallest draws."""
     kept = np.ones(len(gram), bool)
     crowded = np.flatnonzero(np.take(over, user))
@@ -56,7 +58,7 @@ def _smallest(block: UserBlock, gram: Array, user: Array, over: Array, cap: int,
 
 
 class ClipAndWeight(beam.PTransform):  # type: ignore[misc]
-    """UserBlock -> (shard, CellBlock): H_k, the weighted histogram of the level.
+    """UserBlock (level 1) or CandidateBlock -> (shard, CellBlock): H_k, the weighted histogram of the level.
 
     Privacy: a user is in one block and gives t <= Delta_k grams floor(2^32/sqrt(t)) each, so the user's vector has
     L2 norm at most 1, exactly. Nothing is released here. Windowing: one histogram per window.
@@ -68,7 +70,7 @@ class ClipAndWeight(beam.PTransform):  # type: ignore[misc]
         super().__init__()
         self._level, self._randomness, self._fingerprint, self._shards = level, randomness, fingerprint, shards
 
-    def expand(self, users: beam.PCollection[UserBlock]) -> beam.PCollection[tuple[int, CellBlock]]:
+    def expand(self, users: beam.PCollection[Block]) -> beam.PCollection[tuple[int, CellBlock]]:
         return (
             users
             | "Weigh"
@@ -90,8 +92,10 @@ class _WeighDoFn(beam.DoFn):  # type: ignore[misc]
         self._source = self._randomness.open()
 
     def process(
-        self, block: UserBlock, window: Any = beam.DoFn.WindowParam, fingerprint: bytes = b""
+        self, users: Block, window: Any = beam.DoFn.WindowParam, fingerprint: bytes = b""
     ) -> Iterator[tuple[int, CellBlock]]:
+        # At level 1 every token is a candidate; sorting them here keeps what the level reads small.
+        block: Any = all_tokens(users) if isinstance(users, UserBlock) else users
         clip = self._source.prf("clip", self._level.n, 0, window_name(window), fingerprint)
         weight = clip_and_weight(block, self._level.max_contributions, clip)
         yield from split_cells(weighted_cells(block, weight), self._shards)

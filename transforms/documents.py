@@ -142,14 +142,15 @@ class PreparePosts(beam.PTransform):  # type: ignore[misc]
         }
 
     def expand(self, documents: beam.PCollection[Any]) -> beam.PCollection[tuple[int, PostBlock]]:
-        blocks = documents
-        if documents.element_type is not DocumentBlock:
-            blocks = documents | "Batch" >> beam.ParDo(_BatchDoFn(self._collect))
-        return blocks | "Tokenize" >> beam.ParDo(_TokenizeDoFn(self._tokenizer, self._randomness, self._shards))
+        return (
+            documents
+            | "Batch" >> beam.ParDo(_BatchDoFn(self._collect))  # blocks of documents
+            | "Tokenize" >> beam.ParDo(_TokenizeDoFn(self._tokenizer, self._randomness, self._shards))
+        )
 
 
 class _BatchDoFn(beam.DoFn):  # type: ignore[misc]
-    """Gathers a bundle's documents into blocks, window by window."""
+    """Gathers a bundle's documents into blocks, window by window; what is a block already passes."""
 
     def __init__(self, collect: dict[str, Any]) -> None:
         self._collect = collect
@@ -160,6 +161,9 @@ class _BatchDoFn(beam.DoFn):  # type: ignore[misc]
         self._size = 0
 
     def process(self, document: Any, window: Any = beam.DoFn.WindowParam) -> Iterator[DocumentBlock]:
+        if isinstance(document, DocumentBlock):
+            yield document
+            return
         self._waiting.setdefault(window, []).append(document)
         text = document[-1] if isinstance(document, tuple) and document else document
         self._size += len(text) if isinstance(text, (str, list, tuple)) else 64

@@ -14,6 +14,7 @@ import apache_beam as beam
 
 from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.accounting.parameters import check_choice, check_integer
+from dpngram.transforms.columns import Block
 from dpngram.transforms.contribution import ClipAndWeight
 from dpngram.transforms.documents import PreparePosts
 from dpngram.transforms.keys import KeyReference, Randomness
@@ -22,7 +23,7 @@ from dpngram.transforms.released import DecodeGrams, GramTable, Ngram
 from dpngram.transforms.spurious import AddSpuriousGrams, CollectTokens
 from dpngram.transforms.threshold import NoisyThreshold
 from dpngram.transforms.tokenizers import make_tokenizer
-from dpngram.transforms.users import BindRelease, GroupUsers, UserBlock
+from dpngram.transforms.users import BindRelease, GroupUsers
 from dpngram.transforms.validity import PRUNINGS, ValidityFilter
 
 __all__ = ["ExtractLevel", "ExtractLevels", "ExtractNgrams"]
@@ -33,7 +34,7 @@ _BLOCKS_PER_SHARD = 8
 
 
 class ExtractLevel(beam.PTransform):  # type: ignore[misc]
-    """One level of Algorithm 1: users and S_{k-1} -> users with valid k-grams, and S_k.
+    """One level of Algorithm 1: users and S_{k-1} -> what level k+1 reads of the users, and S_k.
 
     Privacy: sigma_k of the plan's budget; see `NoisyThreshold` and `AddSpuriousGrams`. Windowing: one release
     per window.
@@ -55,11 +56,11 @@ class ExtractLevel(beam.PTransform):  # type: ignore[misc]
         self._fingerprint, self._previous = fingerprint, previous
         self._pruning, self._shards = pruning, shards
 
-    def expand(self, users: beam.PCollection[UserBlock]) -> Any:  # (PCollection[UserBlock], PCollection[Level])
+    def expand(self, users: beam.PCollection[Block]) -> Any:  # (input of the next level, PCollection[Level])
         plan, n, previous = self._plan, self._n, self._previous
         randomness, fingerprint, pruning = self._randomness, self._fingerprint, self._pruning
         if previous is not None:
-            users = users | "ValidityFilter" >> ValidityFilter(previous, pruning)  # users, valid k-grams
+            users = users | "ValidityFilter" >> ValidityFilter(previous, pruning)  # valid k-grams of each user
         parts = (
             users
             | "ClipAndWeight" >> ClipAndWeight(plan.level(n), randomness, fingerprint, self._shards)  # H_k

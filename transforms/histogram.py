@@ -7,9 +7,9 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
+from dpngram.transforms.candidates import CandidateBlock
 from dpngram.transforms.columns import Block, BlockCoder, binary_array, register_block, split_binary
 from dpngram.transforms.levels import Array
-from dpngram.transforms.users import UserBlock
 
 __all__ = ["CellBlock", "MergeCells", "merge_cells", "split_cells", "weighted_cells"]
 
@@ -49,8 +49,8 @@ class CellBlock(Block):
         )
 
 
-def weighted_cells(block: UserBlock, weight: Array) -> CellBlock:
-    """The grams of a user block with these weights; a gram that every user clipped away is no cell."""
+def weighted_cells(block: CandidateBlock, weight: Array) -> CellBlock:
+    """The grams of a block with these weights; a gram that every user clipped away is no cell."""
     cells = CellBlock(
         keys=block.grams,
         weight=weight,

@@ -22,9 +22,9 @@ class PostBlock(Block):
     """Posts with at least one token each."""
 
     user: Array  # (posts, 2) uint64: keyed digest of the user id
-    content: Array  # (posts, 2) uint64: keyed digest of (user, tokens), for the fingerprint
-    bounds: Array  # int64, posts + 1: token ranges
-    ids: Array  # int32: tokens, as rows of the dictionary
+    sequence: Array  # (posts, 2) uint64: keyed digest of the tokens; empty where `user` is that digest
+    lengths: Array  # int32: tokens per post
+    ids: Array  # tokens, as rows of the dictionary; the narrowest unsigned integers that hold them
     digests: Array  # (dictionary, 2) uint64: keyed digest of the token
     token_offsets: Array  # int64, dictionary + 1
     token_bytes: Array  # uint8
@@ -52,15 +52,15 @@ def make_posts(users: pa.Array | None, column: TokenColumn, digests: PostDigests
     tokens = digests.token.strings(offsets, data)
     sequence = digests.post.sequences(np.take(tokens, column.ids, axis=0), column.bounds)
     if users is None:
-        user = sequence
+        user, sequence = sequence, sequence[:0]
     else:
         encoded = users.dictionary_encode()
         distinct = digests.user.strings(*split_binary(encoded.dictionary))
         user = distinct[encoded.indices.to_numpy(zero_copy_only=False)[column.record]]
     return PostBlock(
         user=user,
-        content=digests.post.pairs(user, sequence),
-        bounds=column.bounds,
+        sequence=sequence,
+        lengths=np.diff(column.bounds).astype(np.int32),
         ids=column.ids,
         digests=tokens,
         token_offsets=offsets,
@@ -73,15 +73,14 @@ def split_posts(block: PostBlock, shards: int) -> Iterator[tuple[int, PostBlock]
     shard = (block.user[:, 0] % np.uint64(shards)).astype(np.int64)
     order = np.argsort(shard, kind="stable")
     ends = np.cumsum(np.bincount(shard, minlength=shards))
-    lengths = np.diff(block.bounds)
+    begins = np.cumsum(block.lengths, dtype=np.int64) - block.lengths
     vocabulary = binary_array(block.token_offsets, block.token_bytes)
     used = np.empty(len(block.digests), np.int32)
     for number, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
         if start == end:
             continue
         rows = order[start:end]
-        bounds = np.append(0, np.cumsum(lengths[rows]))
-        ids = block.ids[spans(block.bounds[rows], lengths[rows])]
+        ids = np.take(block.ids, spans(begins[rows], block.lengths[rows]))
         present = np.zeros(len(block.digests), bool)
         present[ids] = True
         kept = np.flatnonzero(present)
@@ -91,9 +90,9 @@ def split_posts(block: PostBlock, shards: int) -> Iterator[tuple[int, PostBlock]
             number,
             PostBlock(
                 user=block.user[rows],
-                content=block.content[rows],
-                bounds=bounds,
-                ids=used[ids],
+                sequence=block.sequence[rows] if len(block.sequence) else block.sequence,
+                lengths=block.lengths[rows],
+                ids=np.take(used, ids).astype(np.min_scalar_type(len(kept))),
                 digests=block.digests[kept],
                 token_offsets=offsets,
                 token_bytes=data,
@@ -112,11 +111,10 @@ def concatenate_posts(blocks: Sequence[PostBlock]) -> PostBlock:
     starts = np.cumsum([0, *(len(block.digests) for block in blocks)])
     vocabulary = pa.chunked_array([binary_array(block.token_offsets, block.token_bytes) for block in blocks])
     offsets, data = split_binary(vocabulary.take(pa.array(order[first])).combine_chunks())
-    lengths = np.concatenate([np.diff(block.bounds) for block in blocks])
     return PostBlock(
         user=np.concatenate([block.user for block in blocks]),
-        content=np.concatenate([block.content for block in blocks]),
-        bounds=np.append(0, np.cumsum(lengths)),
+        sequence=np.concatenate([block.sequence for block in blocks]),
+        lengths=np.concatenate([block.lengths for block in blocks]),
         ids=np.concatenate([row[start:][block.ids] for start, block in zip(starts, blocks, strict=False)]),
         digests=ordered[first],
         token_offsets=offsets,
@@ -126,5 +124,5 @@ def concatenate_posts(blocks: Sequence[PostBlock]) -> PostBlock:
 
 def spans(starts: Array, lengths: Array) -> Array:
     """The indices starts[0], starts[0]+1, ... (lengths[0] of them), starts[1], ...: a gather of whole runs."""
-    ends = np.cumsum(lengths)
+    ends = np.cumsum(lengths, dtype=np.int64)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)

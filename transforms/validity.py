@@ -1,14 +1,15 @@
 """Pruning: which grams of a user's text belong to V_k."""
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 
+from dpngram.transforms.candidates import CandidateBlock, make_postings
+from dpngram.transforms.columns import Block
 from dpngram.transforms.levels import EMPTY_LEVEL, Array, Level
-from dpngram.transforms.users import UserBlock, make_postings
+from dpngram.transforms.users import UserBlock
 
 __all__ = ["PRUNINGS", "ValidityFilter", "keep_valid"]
 
@@ -17,22 +18,21 @@ __all__ = ["PRUNINGS", "ValidityFilter", "keep_valid"]
 PRUNINGS = ("both", "single")
 
 
-def keep_valid(block: UserBlock, previous: Level, pruning: str) -> UserBlock:
-    """The postings of the k-grams that are valid, from those of the (k-1)-grams and S_{k-1}.
+def keep_valid(block: UserBlock | CandidateBlock, previous: Level, pruning: str) -> CandidateBlock:
+    """The postings of the k-grams that are valid, from the users or the postings of (k-1)-grams, and S_{k-1}.
 
     Every position learns which row of S_{k-1} starts there, if any. Under `both` a k-gram at p is valid exactly
     when p and p+1 both hold one; an empty position closes each post, so p and p+1 are of one post.
     """
     n = int(previous.n)
-    rows = previous.find_tokens(block.digests) if n == 1 else previous.find(block.grams)
-    at = _lay_out(rows, block)
-    words = block.words
+    at = _rows_at(block, previous)
+    words = np.zeros(0, np.int32)
     if pruning == "both":
         held = at >= 0
         positions = np.flatnonzero(held[:-1] & held[1:])
         last = np.take(previous.last, np.take(at, positions + 1))
     else:
-        words = at if n == 1 else words
+        words = at if isinstance(block, UserBlock) else block.words
         positions = np.flatnonzero(at[: len(at) - n] >= 0)
         positions = positions[words[positions + n] >= 0]
         last = words[positions + n]
@@ -42,10 +42,11 @@ def keep_valid(block: UserBlock, previous: Level, pruning: str) -> UserBlock:
         positions.astype(np.int32),
         rows=len(previous),
         words=int(previous.words),
-        length=block.length,
+        length=len(at),
     )
-    return dataclasses.replace(
-        block,
+    return CandidateBlock(
+        user=block.user,
+        user_start=block.user_start,
         grams=grams,
         gram_start=gram_start,
         positions=starts,
@@ -56,16 +57,20 @@ def keep_valid(block: UserBlock, previous: Level, pruning: str) -> UserBlock:
     )
 
 
-def _lay_out(rows: Array, block: UserBlock) -> Array:
-    """The row at each position, -1 where there is none."""
+def _rows_at(block: UserBlock | CandidateBlock, previous: Level) -> Array:
+    """The row of S_{k-1} that starts at each position, -1 where there is none."""
+    if isinstance(block, UserBlock):
+        return np.take(np.append(previous.find_tokens(block.digests), np.int32(-1)), block.ids)
     at = np.full(block.length, -1, np.int32)
-    counts = np.diff(block.gram_start)
-    at[block.positions] = np.repeat(rows, counts)
+    at[block.positions] = np.repeat(previous.find(block.grams), np.diff(block.gram_start))
     return at
 
 
 class ValidityFilter(beam.PTransform):  # type: ignore[misc]
-    """UserBlock of level k-1 -> UserBlock of level k, with the postings of valid k-grams only.
+    """Users -> CandidateBlock: what each user may contribute at level k.
+
+    Level 2 takes the UserBlocks, with S_1; level k > 2 the candidates of level k-1, with S_{k-1}. Level 1 has no
+    filter: every token is a candidate.
 
     Privacy: S_{k-1} is public, so what a user may contribute is a function of the user's own text and of earlier
     releases; nothing is released here. Windowing: S_{k-1} of the same window; a window without one has an empty one.
@@ -75,7 +80,7 @@ class ValidityFilter(beam.PTransform):  # type: ignore[misc]
         super().__init__()
         self._previous, self._pruning = previous, pruning
 
-    def expand(self, users: beam.PCollection[UserBlock]) -> beam.PCollection[UserBlock]:
+    def expand(self, users: beam.PCollection[Block]) -> beam.PCollection[CandidateBlock]:
         side = beam.pvalue.AsSingleton(self._previous, default_value=EMPTY_LEVEL)
         return users | "Prune" >> beam.ParDo(_PruneDoFn(self._pruning), previous=side)
 
@@ -84,8 +89,8 @@ class _PruneDoFn(beam.DoFn):  # type: ignore[misc]
     def __init__(self, pruning: str) -> None:
         self._pruning = pruning
 
-    def process(self, block: UserBlock, previous: Any = None) -> Iterator[UserBlock]:
+    def process(self, block: Block, previous: Any = None) -> Iterator[CandidateBlock]:
         if len(previous):  # an empty S_{k-1} makes V_k empty: no user has anything to give
-            pruned = keep_valid(block, previous, self._pruning)
+            pruned = keep_valid(block, previous, self._pruning)  # type: ignore[arg-type]
             if len(pruned.grams):
                 yield pruned

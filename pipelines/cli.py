@@ -10,8 +10,10 @@ from collections.abc import Sequence
 __all__ = ["main"]
 
 PROGRAMS = {
-    "extract": "private n-grams from files",
+    "demo": "the whole thing on a small generated corpus",
     "plan": "what a budget buys: noise, thresholds, users needed",
+    "extract": "private n-grams from files",
+    "synth": "write a corpus with a known law, to try things out",
 }
 
 

@@ -16,7 +16,7 @@ from dpngram.transforms.levels import Array
 from dpngram.transforms.posts import PostBlock, PostDigests, make_posts, split_posts
 from dpngram.transforms.tokenizers import Tokenizer, encode_tokens
 
-__all__ = ["DocumentBlock", "PreparePosts", "collect_documents"]
+__all__ = ["DocumentBlock", "PreparePosts", "block_posts", "collect_documents"]
 
 _BATCH_DOCUMENTS = 20_000
 _BATCH_CHARACTERS = 8_000_000
@@ -91,6 +91,15 @@ def collect_documents(
             else:
                 blocks.append(DocumentBlock.from_texts(users, strings))
     return blocks, bad
+
+
+def block_posts(block: DocumentBlock, tokenizer: Tokenizer, digests: PostDigests) -> PostBlock | None:
+    """The posts of a block, or None if it has no token at all."""
+    if len(block.token_bounds):
+        column = encode_tokens(block.offsets, block.data, block.token_bounds)
+    else:
+        column = tokenizer.tokenize(binary_array(block.offsets, block.data))
+    return make_posts(block.users, column, digests) if len(column.record) else None
 
 
 def _fields(document: Any, user_field: str, text_field: str, user_per_document: bool) -> tuple[bytes, Any]:
@@ -192,9 +201,6 @@ class _TokenizeDoFn(beam.DoFn):  # type: ignore[misc]
         self._digests = PostDigests(*(source.digest(purpose) for purpose in ("user", "token", "post")))
 
     def process(self, block: DocumentBlock) -> Iterator[tuple[int, PostBlock]]:
-        if len(block.token_bounds):
-            column = encode_tokens(block.offsets, block.data, block.token_bounds)
-        else:
-            column = self._tokenizer.tokenize(binary_array(block.offsets, block.data))
-        if len(column.record):
-            yield from split_posts(make_posts(block.users, column, self._digests), self._shards)
+        posts = block_posts(block, self._tokenizer, self._digests)
+        if posts is not None:
+            yield from split_posts(posts, self._shards)

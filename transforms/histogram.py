@@ -102,6 +102,8 @@ def merge_cells(blocks: Sequence[CellBlock]) -> CellBlock:
     )
 
 
+@beam.typehints.with_input_types(CellBlock)
+@beam.typehints.with_output_types(CellBlock)
 class MergeCells(beam.CombineFn):  # type: ignore[misc]
     """Merges the cells of one shard; associative and exact, so runners may lift and reorder it.
 

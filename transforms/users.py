@@ -123,12 +123,18 @@ class BindRelease(beam.PTransform):  # type: ignore[misc]
     def expand(self, users: beam.PCollection[UserBlock]) -> beam.PCollection[bytes]:
         return (
             users
-            | "Fingerprint" >> beam.Map(lambda block: block.fingerprint.tobytes()).with_output_types(bytes)
-            | "Sum" >> beam.CombineGlobally(_SumFingerprints()).without_defaults()
+            | "Fingerprint" >> beam.Map(_keyed_fingerprint)  # (0, sum of a block)
+            | "Sum" >> beam.CombinePerKey(_SumFingerprints())  # (0, sum of all)
             | "Bind" >> beam.ParDo(_BindDoFn(self._randomness))
         )
 
 
+def _keyed_fingerprint(block: UserBlock) -> tuple[int, bytes]:
+    return 0, block.fingerprint.tobytes()
+
+
+@beam.typehints.with_input_types(bytes)
+@beam.typehints.with_output_types(bytes)
 class _SumFingerprints(beam.CombineFn):  # type: ignore[misc]
     def create_accumulator(self) -> bytes:
         return bytes(16)
@@ -146,9 +152,6 @@ class _SumFingerprints(beam.CombineFn):  # type: ignore[misc]
     def extract_output(self, accumulator: bytes) -> bytes:
         return accumulator
 
-    def get_accumulator_coder(self) -> beam.coders.Coder:
-        return beam.coders.BytesCoder()
-
 
 class _BindDoFn(beam.DoFn):  # type: ignore[misc]
     _source: KeySource
@@ -159,6 +162,6 @@ class _BindDoFn(beam.DoFn):  # type: ignore[misc]
     def setup(self) -> None:
         self._source = self._randomness.open()
 
-    def process(self, fingerprint: bytes, window: Any = beam.DoFn.WindowParam) -> Iterator[bytes]:
-        self._source.bind(window_name(window), fingerprint)
-        yield fingerprint
+    def process(self, total: tuple[int, bytes], window: Any = beam.DoFn.WindowParam) -> Iterator[bytes]:
+        self._source.bind(window_name(window), total[1])
+        yield total[1]

@@ -1,0 +1,59 @@
+"""The law of spurious grams over 10,000 whole runs."""
+
+import math
+
+import numpy as np
+from scipy import stats
+
+from dpngram.accounting import plan_extraction
+from dpngram.transforms.documents import collect_documents
+from dpngram.transforms.noise import NoisyCut
+from dpngram.transforms.testing import extract_in_memory, key_source
+from dpngram.transforms.tokenizers import make_tokenizer
+
+RUNS = 10_000
+WORDS = "abcdef"
+# Every user has one of the cyclic bigrams ab, bc, ..., fa; the other 30 of the 36 bigrams are zero cells.
+POSTS = [(f"u{i}", [WORDS[i % 6], WORDS[(i + 1) % 6]]) for i in range(240)]
+ETA = 0.2
+
+
+def test_spurious_grams_follow_the_law():
+    """Each of the 30 zero cells is released with Phi(-rho/sigma), independently; chi-square and a pair count.
+
+    The keys are the run numbers, so the outcome is fixed; with random keys the flake rate would be 1e-6.
+    """
+    blocks, _ = collect_documents(POSTS, user_field="user", text_field="text", user_per_document=False)
+    plan = plan_extraction(epsilon=8, delta=1e-3, max_n=2, max_contributions=4, eta=ETA)
+    cut = NoisyCut(plan.level(2).sigma, plan.threshold(2, 6, 36))
+    p = cut.zero_probability
+    tokenizer = make_tokenizer("words")
+    real = {(WORDS[i], WORDS[(i + 1) % 6]) for i in range(6)}
+    zero = [(a, b) for a in WORDS for b in WORDS if (a, b) not in real]
+    visits = dict.fromkeys(zero, 0)
+    total = spurious = squares = 0
+    weights = []
+    for run in range(RUNS):
+        tables = extract_in_memory(blocks, plan, key_source(run.to_bytes(32, "little")), tokenizer)
+        assert len(tables[1]) == 6
+        rows = list(tables[2].rows())
+        found = [(tuple(row.tokens), row.weight) for row in rows if tuple(row.tokens) not in real]
+        for gram, weight in found:
+            visits[gram] += 1
+            weights.append(weight)
+        total += len(rows) + 6
+        spurious += len(found)
+        squares += len(found) ** 2
+    counts = np.array(list(visits.values()))
+    assert ((counts - RUNS * p) ** 2 / (RUNS * p * (1 - p))).sum() < stats.chi2.isf(1e-6, len(zero))
+    # The number per run is binomial: so is its variance.
+    mean, variance = spurious / RUNS, squares / RUNS - (spurious / RUNS) ** 2
+    assert abs(variance / (30 * p * (1 - p)) - 1) < 5 * math.sqrt(2 / RUNS)
+    # The weights follow the tail of the Gaussian above the threshold, on the grid.
+    tail = stats.norm.sf(np.array(weights) / cut.sigma) / stats.norm.sf(cut.bound)
+    assert stats.kstest(np.minimum(tail, 1), "uniform").pvalue > 1e-6
+    assert (np.array(weights) >= cut.least * cut.grid).all()
+    # Proposition 1: at most eta * |S_1| expected at this level, so at most eta of what is released.
+    error = 5 * math.sqrt(30 * p * (1 - p) / RUNS)
+    assert mean <= ETA * 6 + error
+    assert spurious / total <= ETA + error

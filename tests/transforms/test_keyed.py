@@ -1,0 +1,91 @@
+"""Keyed functions against slow, separate computations."""
+
+import hashlib
+import hmac
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from scipy import special, stats
+
+from dpngram.transforms.keyed import Prf, derive_key, standard_normal, tail_normal, uniform
+
+KEY = bytes(range(32))
+
+
+def aes(block):
+    encryptor = Cipher(algorithms.AES256(KEY), modes.ECB()).encryptor()
+    return encryptor.update(block)
+
+
+def cbc_mac(text):
+    message = len(text).to_bytes(4, "little") + text
+    message += b"\0" * (-len(message) % 16)
+    state = bytes(16)
+    for at in range(0, len(message), 16):
+        state = aes(bytes(a ^ b for a, b in zip(state, message[at : at + 16], strict=True)))
+    return state
+
+
+def test_words_are_aes_blocks():
+    out = Prf(KEY).words(np.array([1, 2**63], np.uint64), np.array([7, 8], np.uint64))
+    expected = [aes(a.to_bytes(8, "little") + b.to_bytes(8, "little")) for a, b in [(1, 7), (2**63, 8)]]
+    assert [row.tobytes() for row in out] == expected
+
+
+def test_strings_are_a_mac_of_length_and_bytes():
+    random = np.random.default_rng(0)
+    texts = [b"", b"a", b"a\0", *(random.bytes(n) for n in range(1, 70)), random.bytes(5000)]
+    offsets = np.cumsum([0, *map(len, texts)])
+    out = Prf(KEY).strings(offsets, np.frombuffer(b"".join(texts), np.uint8))
+    assert [row.tobytes() for row in out] == [cbc_mac(text) for text in texts]
+    assert len({row.tobytes() for row in out}) == len(texts)
+
+
+def test_no_strings():
+    assert Prf(KEY).strings(np.zeros(1, np.int64), np.zeros(0, np.uint8)).shape == (0, 2)
+
+
+def test_sequences_depend_on_order_and_length_but_not_on_neighbours():
+    prf = Prf(KEY)
+    items = prf.words(np.arange(6, dtype=np.uint64), 0)
+    runs = [[0, 1, 2], [2, 1, 0], [0, 1], [0, 1, 2, 2], [0], [0, 1, 2]]
+    flat = np.concatenate([items[run] for run in runs])
+    out = prf.sequences(flat, np.cumsum([0, *map(len, runs)]))
+    alone = [prf.sequences(items[run], np.array([0, len(run)]))[0] for run in runs]
+    assert (out == np.array(alone)).all()
+    assert len({row.tobytes() for row in out}) == 5
+
+
+def test_derived_keys_do_not_confuse_their_names():
+    names = [("a", "bc"), ("ab", "c"), ("abc",), ("a", "b", "c"), (1, 23), (12, 3)]
+    assert len({derive_key(KEY, *name) for name in names}) == len(names)
+    expected = hmac.new(KEY, (1).to_bytes(8, "little") + b"x", hashlib.sha256).digest()
+    assert derive_key(KEY, "x") == expected
+
+
+def test_uniform_keeps_its_precision_near_zero():
+    words = np.array([[0, 0], [0, 1], [1, 0], [2**64 - 1, 2**64 - 1]], np.uint64)
+    assert uniform(words).tolist() == pytest.approx([2.0**-129, 1.5 * 2.0**-128, 2.0**-64, 1.0])
+
+
+def test_normal_is_symmetric_and_finite():
+    words = np.array([[0, 0], [5, 9], [2**62, 3], [2**63 - 1, 2**64 - 1]], np.uint64)
+    z = standard_normal(words)
+    assert np.isfinite(z).all()
+    assert (standard_normal(~words) == -z).all()
+    assert z[0] == pytest.approx(special.ndtri(2.0**-129))
+    assert -13.3 < z[0] < -13.1
+
+
+def test_normal_law():
+    """Kolmogorov-Smirnov over 10^6 draws; a fixed key, so it passes always or never. p-value 1e-4 was the bar."""
+    z = standard_normal(Prf(KEY).words(np.arange(10**6, dtype=np.uint64), 0))
+    assert stats.kstest(z, "norm").pvalue > 1e-4
+
+
+@pytest.mark.parametrize("bound", [-2.0, 0.0, 3.0, 9.0])
+def test_tail_law(bound):
+    z = tail_normal(Prf(KEY).words(np.arange(10**5, dtype=np.uint64), 1), bound)
+    assert (z >= bound).all()
+    assert stats.kstest(np.exp(special.log_ndtr(-z) - special.log_ndtr(-bound)), "uniform").pvalue > 1e-4

@@ -1,0 +1,120 @@
+"""For tests and experiments: plans without noise, and the algorithm in a plain loop without Beam.
+
+Nothing else in the library imports this module. What it releases under `exact_plan` is *not* private.
+"""
+
+import collections
+import json
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from dpngram.accounting import ExtractionPlan, LevelPlan
+from dpngram.transforms.candidates import CandidateBlock, all_tokens
+from dpngram.transforms.contribution import clip_and_weight
+from dpngram.transforms.documents import DocumentBlock, block_posts
+from dpngram.transforms.histogram import CellBlock, merge_cells, split_cells, weighted_cells
+from dpngram.transforms.keyed import Prf
+from dpngram.transforms.keys import KeyReference, KeySource, Randomness
+from dpngram.transforms.levels import EMPTY_LEVEL
+from dpngram.transforms.noise import spurious_keys
+from dpngram.transforms.posts import PostBlock, PostDigests, split_posts
+from dpngram.transforms.released import EMPTY_TABLE, GramTable, decode_grams
+from dpngram.transforms.spurious import add_spurious, collect_tokens
+from dpngram.transforms.threshold import level_cut, release_cells
+from dpngram.transforms.tokenizers import Tokenizer
+from dpngram.transforms.users import UserBlock, group_users, sum_digests
+from dpngram.transforms.validity import keep_valid
+
+__all__ = ["ExactPlan", "exact_plan", "extract_in_memory", "key_source"]
+
+
+class ExactPlan(ExtractionPlan):
+    """A plan that promises no privacy: hardly any noise, and one threshold for all levels."""
+
+    def _check_guarantee(self) -> None:
+        pass
+
+    def threshold(self, n: int, previous: int, valid: int) -> float:
+        rho = self.levels[0].rho
+        assert rho is not None
+        return rho
+
+
+def exact_plan(*, max_n: int, threshold: float, max_contributions: int = 1000) -> ExactPlan:
+    """Releases exactly the grams whose weight reaches `threshold`: to see what the algorithm does without noise."""
+    levels = tuple(
+        LevelPlan(
+            n=n,
+            share=1 / max_n,
+            sigma=2.0**-28,
+            max_contributions=max_contributions,
+            rho=threshold if n == 1 else None,
+        )
+        for n in range(1, max_n + 1)
+    )
+    return ExactPlan(
+        policy="paper", epsilon=1.0, delta=0.5, eta=0.01, windows=1, threshold_delta=0.25, levels=levels
+    )
+
+
+def key_source(key: bytes, settings: object = None, release: str = "", application: str = "ExtractNgrams") -> KeySource:
+    """Keyed randomness from key bytes in hand instead of a reference."""
+    randomness = Randomness(KeyReference("env", "unused"), release, application, json.dumps(settings, sort_keys=True))
+    return KeySource(randomness, key)
+
+
+def extract_in_memory(
+    documents: Iterable[DocumentBlock],
+    plan: ExtractionPlan,
+    source: KeySource,
+    tokenizer: Tokenizer,
+    *,
+    pruning: str = "both",
+    user_per_document: bool = False,
+    shards: int = 1,
+    histogram_shards: int = 1,
+) -> dict[int, GramTable]:
+    """What `ExtractLevels` computes in the global window, by the same functions on arrays, in one process."""
+    digests = PostDigests(*(source.digest(purpose) for purpose in ("user", "token", "post")))
+    pieces: dict[int, list[PostBlock]] = collections.defaultdict(list)
+    for block in documents:
+        posts = block_posts(block, tokenizer, digests)
+        if posts is not None:
+            for shard, piece in split_posts(posts, shards):
+                pieces[shard].append(piece)
+    group = source.digest("group")
+    users: list[UserBlock] = [group_users(piece, solo=user_per_document, digest=group) for piece in pieces.values()]
+    fingerprint = _fingerprint(users)
+
+    def draw(purpose: str, n: int) -> Prf:
+        return source.prf(purpose, n, 0, b"global", fingerprint)
+
+    level, table, tables = EMPTY_LEVEL, EMPTY_TABLE, {}
+    candidates = [all_tokens(block) for block in users]
+    for n in range(1, plan.max_n + 1):
+        if n > 1:
+            before: Sequence[UserBlock | CandidateBlock] = users if n == 2 else candidates
+            candidates = [keep_valid(block, level, pruning) for block in before] if len(level) else []
+        histogram: dict[int, list[CellBlock]] = collections.defaultdict(list)
+        for block in candidates:
+            weight = clip_and_weight(block, plan.level(n).max_contributions, draw("clip", n))
+            for shard, cells in split_cells(weighted_cells(block, weight), histogram_shards):
+                histogram[shard].append(cells)
+        cut = level_cut(plan, n, level, pruning)
+        zero = spurious_keys(level, cut.zero_probability, draw("zero cells", n), pruning)
+        parts = [release_cells(merge_cells(cells), cut, draw("noise", n), zero) for cells in histogram.values()]
+        if n > 1:
+            released = add_spurious(parts, level, cut, draw("zero cells", n), draw("zero weights", n), pruning)
+        else:
+            released = collect_tokens(parts, cut) if parts else EMPTY_LEVEL
+        level = released if len(released) else EMPTY_LEVEL
+        table = decode_grams(level, table, pruning) if len(level) else EMPTY_TABLE
+        tables[n] = table
+    return tables
+
+
+def _fingerprint(users: list[UserBlock]) -> bytes:
+    total = sum_digests(np.concatenate([block.fingerprint[None, :] for block in users])) if users else np.zeros(2, "u8")
+    return total.tobytes()
+

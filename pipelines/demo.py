@@ -32,12 +32,9 @@ _OPENERS = (
     "what time does the train arrive",
     "good luck with the exam",
 )
-_NOUNS = (
-    "report budget garden train lunch meeting weather movie concert recipe doctor holiday ticket invoice project match "
-    "school kitchen battery printer"
-).split()
-_VERBS = "finished missed loved booked fixed cancelled forgot enjoyed moved checked".split()
-_NAMES = "alex sam maria chen fatima john olga pedro aiko lars nadia omar".split()
+_NOUNS = ("report", "budget", "garden", "train", "lunch", "meeting", "weather", "movie", "recipe", "ticket", "project")
+_VERBS = ("finished", "missed", "loved", "booked", "fixed", "cancelled", "forgot", "enjoyed", "moved", "checked")
+_NAMES = ("alex", "sam", "maria", "chen", "fatima", "john", "olga", "pedro", "aiko", "lars", "nadia", "omar")
 
 
 def write_messages(path: str, users: int, seed: int = 0) -> None:

@@ -1,9 +1,11 @@
 """`dpngram extract`: private n-grams from files."""
 
 import argparse
+import os
 from collections.abc import Sequence
 
 import apache_beam as beam
+from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from dpngram.accounting import ExtractionPlan, ParameterError
@@ -114,7 +116,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _input_bytes(patterns: list[str]) -> int:
-    """The size of the input on disk; an error if a pattern matches nothing."""
+    """The likely size of the text; an error if a pattern matches nothing."""
     total = 0
     for pattern in patterns:
         try:
@@ -125,12 +127,19 @@ def _input_bytes(patterns: list[str]) -> int:
             ) from None
         if not matched:
             raise ParameterError(f"input must match at least one file, got {pattern!r}.")
-        total += sum(file.size_in_bytes for file in matched)
+        total += sum(file.size_in_bytes * _expansion(file.path) for file in matched)
     return total
+
+
+def _expansion(path: str) -> int:
+    """How many times larger than on disk the text of a file is likely to be."""
+    return 1 if CompressionTypes.detect_compression_type(path) == CompressionTypes.UNCOMPRESSED else 4
 
 
 def _check_output(directory: str) -> None:
     """Makes the directory; an error if something is in it, or if it cannot be made."""
+    if FileSystems.get_scheme(directory) is None and os.path.isfile(directory):
+        raise ParameterError(f"output must be a directory, got {directory!r}, which is a file.")
     try:
         if not FileSystems.exists(directory):
             FileSystems.mkdirs(directory)

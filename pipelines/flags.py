@@ -19,7 +19,7 @@ class OneLineParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise SystemExit(print_error(self.prog, f"{message} (--help lists the flags)", status=2))
 
-    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Binds a value such as -inf or -1,2 to the flag before it; argparse would take it for a flag."""
         given = list(sys.argv[1:] if args is None else args)
         takes_value = {flag for action in self._actions if action.nargs is None for flag in action.option_strings}

@@ -125,7 +125,7 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-class ReadDocuments(beam.PTransform):  # type: ignore[misc]
+class ReadDocuments(beam.PTransform):
     """Root: file patterns -> DocumentBlock. Any Beam filesystem; gz and the like by their names.
 
     Privacy: the blocks are the private data. Lines that cannot be used are counted, never shown.
@@ -145,7 +145,7 @@ class ReadDocuments(beam.PTransform):  # type: ignore[misc]
         )
 
 
-class _SplitDoFn(beam.DoFn):  # type: ignore[misc]
+class _SplitDoFn(beam.DoFn):
     def __init__(self, skip_header_lines: int) -> None:
         self._skip = skip_header_lines
 
@@ -164,7 +164,7 @@ class _SplitDoFn(beam.DoFn):  # type: ignore[misc]
             return sum(len(file.readline()) for _ in range(self._skip))
 
 
-class _ParseDoFn(beam.DoFn):  # type: ignore[misc]
+class _ParseDoFn(beam.DoFn):
     def __init__(self, input_format: InputFormat) -> None:
         self._format = input_format
         self._bad = Metrics.counter("dpngram", "bad_lines")

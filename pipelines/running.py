@@ -26,7 +26,7 @@ _LOCAL = (None, "DirectRunner", "FnApiRunner")
 def beam_options(words: Sequence[str]) -> PipelineOptions:
     """Beam's options from what is left of the command line; a flag that Beam does not know either is an error."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.error = _raise  # type: ignore[assignment]
+    parser.error = _raise  # type: ignore[method-assign]
     for options in {option.__name__: option for option in _subclasses(PipelineOptions)}.values():
         if "_add_argparse_args" in vars(options):
             try:
@@ -50,7 +50,7 @@ def make_pipeline(options: PipelineOptions, input_bytes: int) -> beam.Pipeline:
     if runner not in _LOCAL:
         return beam.Pipeline(options=options)
     given = options.get_all_options(drop_default=True)
-    direct = options.view_as(DirectOptions)
+    direct: Any = options.view_as(DirectOptions)
     if "direct_running_mode" not in given and "direct_num_workers" not in given:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         if input_bytes >= _MULTIPROCESS_BYTES and cores > 1:
@@ -99,5 +99,5 @@ def _raise(message: str) -> Any:
     raise ParameterError(f"flag must be valid for Beam: {message}")
 
 
-def _subclasses(cls: type) -> list[type]:
+def _subclasses(cls: Any) -> list[Any]:
     return [found for direct in cls.__subclasses__() for found in [direct, *_subclasses(direct)]]

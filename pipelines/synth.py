@@ -1,7 +1,7 @@
 """`dpngram synth`: a corpus with a known law, for trying things out and measuring.
 
-Words follow Zipf's law, users' lengths a log-normal, and phrases are planted with exact numbers of users. The seed decides
-everything; nothing here is private, so an ordinary generator does.
+Words follow Zipf's law, users' lengths a log-normal, and phrases are planted with exact numbers of users. The seed
+decides everything; nothing here is private, so an ordinary generator does.
 """
 
 import contextlib
@@ -10,7 +10,7 @@ import gzip
 import json
 import math
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -97,11 +97,13 @@ def write_corpus(corpus: Corpus, path: str) -> None:
             offsets = np.frombuffer(lines.buffers()[1], np.int32)
             file.write(memoryview(lines.buffers()[2])[offsets[0] : offsets[len(lines)]])
     with open(f"{path}.truth.json", "w", encoding="utf-8") as file:
-        json.dump({"corpus": dataclasses.asdict(corpus), "phrases": list(map(dataclasses.asdict, corpus.planted()))}, file)
+        json.dump(
+            {"corpus": dataclasses.asdict(corpus), "phrases": list(map(dataclasses.asdict, corpus.planted()))}, file
+        )
 
 
 @contextlib.contextmanager
-def _open(path: str) -> Iterator[IO[bytes]]:
+def _open(path: str) -> Iterator[Any]:
     if path.endswith(".gz"):
         with open(path, "wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as file:
             yield file

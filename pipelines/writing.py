@@ -34,7 +34,9 @@ def json_lines(table: GramTable) -> bytes:
         return b""
     words = pa.array([json.dumps(word, ensure_ascii=False) for word in table.vocabulary.to_pylist()], pa.large_string())
     columns = [words.take(pa.array(column)) for column in table.tokens.T]
-    tokens = columns[0] if len(columns) == 1 else pc.binary_join_element_wise(*columns, pa.scalar(", ", pa.large_string()))
+    tokens = (
+        columns[0] if len(columns) == 1 else pc.binary_join_element_wise(*columns, pa.scalar(", ", pa.large_string()))
+    )
     lines = pc.binary_join_element_wise(
         pa.scalar(f'{{"n": {int(table.n)}, "tokens": [', pa.large_string()),
         tokens,
@@ -54,7 +56,7 @@ def write_whole(path: str, data: bytes) -> None:
     FileSystems.rename([temporary], [path])
 
 
-class WriteRelease(beam.PTransform):  # type: ignore[misc]
+class WriteRelease(beam.PTransform):
     """{n: PCollection[GramTable]} in the global window -> files in `directory`, and their manifest."""
 
     def __init__(self, directory: str, plan: ExtractionPlan, settings: dict[str, Any]) -> None:
@@ -77,7 +79,7 @@ class WriteRelease(beam.PTransform):  # type: ignore[misc]
         )
 
 
-class _WriteLevelDoFn(beam.DoFn):  # type: ignore[misc]
+class _WriteLevelDoFn(beam.DoFn):
     def __init__(self, directory: str, plan: ExtractionPlan, n: int) -> None:
         self._directory, self._plan, self._n = directory, plan, n
 
@@ -100,7 +102,7 @@ class _WriteLevelDoFn(beam.DoFn):  # type: ignore[misc]
         yield once, json.dumps(entry)
 
 
-class _WriteManifestDoFn(beam.DoFn):  # type: ignore[misc]
+class _WriteManifestDoFn(beam.DoFn):
     def __init__(self, directory: str, plan: ExtractionPlan, settings: dict[str, Any]) -> None:
         self._directory, self._plan, self._settings = directory, plan, settings
 

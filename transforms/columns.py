@@ -30,9 +30,9 @@ class Block:
             [type(self).__name__, [[name, array.dtype.str, array.shape] for name, array in fields]]
         ).encode()
         header += b" " * (-(len(header) + 4) % _ALIGN)
-        parts = [_MAGIC, struct.pack("<I", len(header)), header]
+        parts: list[Any] = [_MAGIC, struct.pack("<I", len(header)), header]
         for _, array in fields:
-            parts.append(memoryview(array.reshape(-1)).cast("B") if array.size else b"")
+            parts.append(array.reshape(-1).data.cast("B") if array.size else b"")
             parts.append(b"\0" * (-array.nbytes % _ALIGN))
         return b"".join(parts)
 
@@ -60,7 +60,7 @@ class Block:
         return [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
 
 
-class BlockCoder(beam.coders.Coder):  # type: ignore[misc]
+class BlockCoder(beam.coders.Coder):
     """Encodes any registered block; deterministic, since equal columns give equal bytes."""
 
     def encode(self, value: Block) -> bytes:

@@ -57,7 +57,7 @@ def _smallest(block: CandidateBlock, gram: Array, user: Array, over: Array, cap:
     return kept
 
 
-class ClipAndWeight(beam.PTransform):  # type: ignore[misc]
+class ClipAndWeight(beam.PTransform):
     """UserBlock (level 1) or CandidateBlock -> (shard, CellBlock): H_k, the weighted histogram of the level.
 
     Privacy: a user is in one block and gives t <= Delta_k grams floor(2^32/sqrt(t)) each, so the user's vector has
@@ -82,7 +82,7 @@ class ClipAndWeight(beam.PTransform):  # type: ignore[misc]
         )
 
 
-class _WeighDoFn(beam.DoFn):  # type: ignore[misc]
+class _WeighDoFn(beam.DoFn):
     _source: KeySource
 
     def __init__(self, level: LevelPlan, randomness: Randomness, shards: int) -> None:

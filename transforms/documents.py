@@ -103,8 +103,9 @@ def block_posts(block: DocumentBlock, tokenizer: Tokenizer, digests: PostDigests
 
 
 def _fields(document: Any, user_field: str, text_field: str, user_per_document: bool) -> tuple[bytes, Any]:
+    user: Any = ""
     if user_per_document:
-        user, text = "", document
+        text = document
     elif isinstance(document, dict):
         user, text = document[user_field], document[text_field]
     elif isinstance(document, tuple) and not hasattr(document, "_fields"):
@@ -115,7 +116,7 @@ def _fields(document: Any, user_field: str, text_field: str, user_per_document: 
         user = str(user)
     if not isinstance(user, (str, bytes)) or (not user and not user_per_document):
         raise TypeError
-    if isinstance(text, bytes) or not (isinstance(text, str) or isinstance(text, Iterable)):
+    if isinstance(text, bytes) or not isinstance(text, (str, Iterable)):
         raise TypeError
     return user.encode() if isinstance(user, str) else user, text
 
@@ -126,7 +127,7 @@ def _token_bytes(token: Any) -> bytes:
     return token.encode()
 
 
-class PreparePosts(beam.PTransform):  # type: ignore[misc]
+class PreparePosts(beam.PTransform):
     """Documents or DocumentBlocks -> (shard, PostBlock): tokenised, digested, cut by user.
 
     Privacy: nothing is released; documents that cannot be used are counted, not shown. Windowing: kept.
@@ -158,7 +159,7 @@ class PreparePosts(beam.PTransform):  # type: ignore[misc]
         )
 
 
-class _BatchDoFn(beam.DoFn):  # type: ignore[misc]
+class _BatchDoFn(beam.DoFn):
     """Gathers a bundle's documents into blocks, window by window; what is a block already passes."""
 
     def __init__(self, collect: dict[str, Any]) -> None:
@@ -192,7 +193,7 @@ class _BatchDoFn(beam.DoFn):  # type: ignore[misc]
             yield WindowedValue(block, window.max_timestamp(), (window,))
 
 
-class _TokenizeDoFn(beam.DoFn):  # type: ignore[misc]
+class _TokenizeDoFn(beam.DoFn):
     def __init__(self, tokenizer: Tokenizer, randomness: Randomness, shards: int) -> None:
         self._tokenizer, self._randomness, self._shards = tokenizer, randomness, shards
 

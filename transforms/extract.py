@@ -33,7 +33,7 @@ _LOCAL_RUNNERS = ("DirectRunner", "FnApiRunner", "BundleBasedDirectRunner", "Swi
 _BLOCKS_PER_SHARD = 8
 
 
-class ExtractLevel(beam.PTransform):  # type: ignore[misc]
+class ExtractLevel(beam.PTransform):
     """One level of Algorithm 1: users and S_{k-1} -> what level k+1 reads of the users, and S_k.
 
     Privacy: sigma_k of the plan's budget; see `NoisyThreshold` and `AddSpuriousGrams`. Windowing: one release
@@ -72,7 +72,7 @@ class ExtractLevel(beam.PTransform):  # type: ignore[misc]
         return users, previous | "AddSpuriousGrams" >> complete  # S_k
 
 
-class ExtractLevels(beam.PTransform):  # type: ignore[misc]
+class ExtractLevels(beam.PTransform):
     """Documents -> {n: PCollection[GramTable]}: the release level by level, one table per window and length.
 
     Args:
@@ -111,7 +111,11 @@ class ExtractLevels(beam.PTransform):  # type: ignore[misc]
         self._tokenizer = make_tokenizer(tokenizer)
         self._noise_key = None if noise_key is None else KeyReference.parse(noise_key)
         self._release = release
-        self._fields = {"user_field": user_field, "text_field": text_field, "user_per_document": user_per_document}
+        self._fields: dict[str, Any] = {
+            "user_field": user_field,
+            "text_field": text_field,
+            "user_per_document": user_per_document,
+        }
         self._shards = check_integer("shards", shards, 1, 1 << 20)
 
     def expand(self, documents: beam.PCollection[Any]) -> Any:  # {n: PCollection[GramTable]}
@@ -170,7 +174,7 @@ class ExtractNgrams(ExtractLevels):
         return tables | "AllLevels" >> beam.Flatten() | "Rows" >> beam.ParDo(_RowsDoFn())
 
 
-class _RowsDoFn(beam.DoFn):  # type: ignore[misc]
+class _RowsDoFn(beam.DoFn):
     def process(self, table: GramTable) -> Iterator[Ngram]:
         yield from table.rows()
 

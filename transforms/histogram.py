@@ -97,14 +97,12 @@ def merge_cells(blocks: Sequence[CellBlock]) -> CellBlock:
     kept = order[starts]
     tokens = pa.chunked_array([binary_array(block.token_offsets, block.token_bytes) for block in blocks])
     offsets, data = split_binary(tokens.take(pa.array(kept)).combine_chunks())
-    return CellBlock(
-        keys=keys[starts], weight=total, digests=digests[kept], token_offsets=offsets, token_bytes=data
-    )
+    return CellBlock(keys=keys[starts], weight=total, digests=digests[kept], token_offsets=offsets, token_bytes=data)
 
 
 @beam.typehints.with_input_types(CellBlock)
 @beam.typehints.with_output_types(CellBlock)
-class MergeCells(beam.CombineFn):  # type: ignore[misc]
+class MergeCells(beam.CombineFn):
     """Merges the cells of one shard; associative and exact, so runners may lift and reorder it.
 
     Blocks pile up until they hold twice what the last merge left, so each cell is merged O(log) times.

@@ -52,7 +52,7 @@ class Prf:
         blocks = np.ascontiguousarray(blocks, np.uint64)
         out = np.empty(blocks.nbytes + 15, np.uint8)
         if blocks.size:
-            self._cipher.encryptor().update_into(memoryview(blocks).cast("B"), memoryview(out))
+            self._cipher.encryptor().update_into(blocks.data.cast("B"), out.data)
         return out[: blocks.nbytes].view(np.uint64).reshape(blocks.shape)
 
     def strings(self, offsets: np.ndarray[Any, Any], data: np.ndarray[Any, Any]) -> Words:
@@ -105,7 +105,8 @@ class Prf:
 
 
 def _load(at: Any, starts: Any, count: Any) -> Words:
-    return at[starts] & _BYTE_MASKS[count]
+    loaded: Words = at[starts] & _BYTE_MASKS[count]
+    return loaded
 
 
 def uniform(words: Words) -> np.ndarray[Any, np.dtype[np.float64]]:

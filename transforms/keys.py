@@ -168,7 +168,9 @@ def _read_secret(name: str) -> bytes:
     try:
         from google.cloud import secretmanager
     except ImportError:
-        raise KeyProblem("noise_key: gcp-secret needs the package google-cloud-secret-manager on the workers.") from None
+        raise KeyProblem(
+            "noise_key: gcp-secret needs the package google-cloud-secret-manager on the workers."
+        ) from None
     version = name if "/versions/" in name else f"{name}/versions/latest"
     try:
         return bytes(secretmanager.SecretManagerServiceClient().access_secret_version(name=version).payload.data)

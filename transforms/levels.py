@@ -23,7 +23,9 @@ MAX_ROWS = 1 << 31
 
 
 def pack_keys(parent: Array, last: Array) -> Array:
-    return (parent.astype(np.uint64) << _SHIFT) | last.astype(np.uint64)
+    """The keys of these grams."""
+    keys: Array = (parent.astype(np.uint64) << _SHIFT) | last.astype(np.uint64)
+    return keys
 
 
 @register_block
@@ -49,11 +51,13 @@ class Level(Block):
 
     @property
     def parent(self) -> Array:
-        return (self.keys >> _SHIFT).astype(np.int64)
+        rows: Array = (self.keys >> _SHIFT).astype(np.int64)
+        return rows
 
     @property
     def last(self) -> Array:
-        return (self.keys & _LAST).astype(np.int32)
+        rows: Array = (self.keys & _LAST).astype(np.int32)
+        return rows
 
     def find(self, keys: Array) -> Array:
         """The row of each key, -1 where it was not released. Sorted keys are looked up fastest."""
@@ -119,7 +123,9 @@ class Level(Block):
     def extend(self, keys: Array, weight: Array, grid: float, pruning: str) -> "Level":
         """S_{k+1} from its sorted keys. The suffix of xyz is the child of suffix(xy) with last token z."""
         if len(keys) >= MAX_ROWS:
-            raise OverflowError(f"level {int(self.n) + 1} would hold {len(keys)} grams; at most {MAX_ROWS} are supported.")
+            raise OverflowError(
+                f"level {int(self.n) + 1} would hold {len(keys)} grams; at most {MAX_ROWS} are supported."
+            )
         parent, last = keys >> _SHIFT, keys & _LAST
         suffix = np.zeros(0, np.int32)
         if pruning == "both":

@@ -1,9 +1,9 @@
 """One noisy release of a histogram, in exact integers, and the zero cells that nobody contributed to.
 
 Weights are integers in units of 2^-32, rounded down; a user's squared weights sum to at most 2^64 exactly. Noise is
-an integer too: the Gaussian, drawn by inversion from 128 keyed bits and rounded down to the same unit. Since the weights
-are integers, rounding the noise is rounding the noisy sum: post-processing of the Gaussian mechanism. The sum is
-then rounded down to a grid of 2^-14 sigma before anybody sees it or anything is decided, so the low bits of a
+an integer too: the Gaussian, drawn by inversion from 128 keyed bits and rounded down to the same unit. Since the
+weights are integers, rounding the noise is rounding the noisy sum: post-processing of the Gaussian mechanism. The sum
+is then rounded down to a grid of 2^-14 sigma before anybody sees it or anything is decided, so the low bits of a
 floating-point logarithm or quantile never reach the output (Mironov 2012; Jin et al. 2022).
 
 How exact: `ndtri` is accurate to a few units in the last place, which moves the edges of a grid cell by less

@@ -76,7 +76,7 @@ def decode_grams(level: Level, previous: GramTable, pruning: str) -> GramTable:
     )
 
 
-class DecodeGrams(beam.PTransform):  # type: ignore[misc]
+class DecodeGrams(beam.PTransform):
     """S_k, with the table of level k-1 at its side -> the table of level k. Privacy: post-processing."""
 
     def __init__(self, previous: beam.PCollection[GramTable] | None, pruning: str) -> None:
@@ -90,7 +90,7 @@ class DecodeGrams(beam.PTransform):  # type: ignore[misc]
         return level | "Decode" >> beam.ParDo(_DecodeDoFn(self._pruning), **sides)
 
 
-class _DecodeDoFn(beam.DoFn):  # type: ignore[misc]
+class _DecodeDoFn(beam.DoFn):
     def __init__(self, pruning: str) -> None:
         self._pruning = pruning
 

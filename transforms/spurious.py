@@ -46,7 +46,7 @@ def collect_tokens(parts: Sequence[ReleasedPart], cut: NoisyCut) -> Level:
     return Level.first(offsets, data, digests, weight, cut.grid)
 
 
-class CollectTokens(beam.PTransform):  # type: ignore[misc]
+class CollectTokens(beam.PTransform):
     """ReleasedPart of level 1 -> S_1, one element, or none if nothing was released.
 
     Privacy: post-processing. A window in which nothing is released leaves nothing behind.
@@ -65,7 +65,7 @@ class CollectTokens(beam.PTransform):  # type: ignore[misc]
         )
 
 
-class _CollectDoFn(beam.DoFn):  # type: ignore[misc]
+class _CollectDoFn(beam.DoFn):
     def __init__(self, plan: ExtractionPlan) -> None:
         self._plan = plan
 
@@ -76,7 +76,7 @@ class _CollectDoFn(beam.DoFn):  # type: ignore[misc]
             yield first
 
 
-class AddSpuriousGrams(beam.PTransform):  # type: ignore[misc]
+class AddSpuriousGrams(beam.PTransform):
     """S_{k-1}, with the ReleasedParts of level k at its side -> S_k, one element, or none if it is empty.
 
     Privacy: Algorithm 1 draws noise for all of V_k, also for grams that nobody has; leaving those out would tell
@@ -106,7 +106,7 @@ class AddSpuriousGrams(beam.PTransform):  # type: ignore[misc]
         )
 
 
-class _CompleteDoFn(beam.DoFn):  # type: ignore[misc]
+class _CompleteDoFn(beam.DoFn):
     _source: KeySource
 
     def __init__(self, plan: ExtractionPlan, n: int, randomness: Randomness, pruning: str) -> None:

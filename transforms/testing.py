@@ -53,9 +53,7 @@ def exact_plan(*, max_n: int, threshold: float, max_contributions: int = 1000) -
         )
         for n in range(1, max_n + 1)
     )
-    return ExactPlan(
-        policy="paper", epsilon=1.0, delta=0.5, eta=0.01, windows=1, threshold_delta=0.25, levels=levels
-    )
+    return ExactPlan(policy="paper", epsilon=1.0, delta=0.5, eta=0.01, windows=1, threshold_delta=0.25, levels=levels)
 
 
 def key_source(key: bytes, settings: object = None, release: str = "", application: str = "ExtractNgrams") -> KeySource:
@@ -78,8 +76,8 @@ def extract_in_memory(
     """What `ExtractLevels` computes in the global window, by the same functions on arrays, in one process."""
     digests = PostDigests(*(source.digest(purpose) for purpose in ("user", "token", "post")))
     pieces: dict[int, list[PostBlock]] = collections.defaultdict(list)
-    for block in documents:
-        posts = block_posts(block, tokenizer, digests)
+    for document in documents:
+        posts = block_posts(document, tokenizer, digests)
         if posts is not None:
             for shard, piece in split_posts(posts, shards):
                 pieces[shard].append(piece)
@@ -117,4 +115,3 @@ def extract_in_memory(
 def _fingerprint(users: list[UserBlock]) -> bytes:
     total = sum_digests(np.concatenate([block.fingerprint[None, :] for block in users])) if users else np.zeros(2, "u8")
     return total.tobytes()
-

@@ -53,7 +53,7 @@ def release_cells(cells: CellBlock, cut: NoisyCut, noise: Prf, zero_cells: Array
     )
 
 
-class NoisyThreshold(beam.PTransform):  # type: ignore[misc]
+class NoisyThreshold(beam.PTransform):
     """(shard, CellBlock) -> ReleasedPart: the cells of H_k whose noisy weight reaches rho_k.
 
     Privacy: the Gaussian mechanism of sigma_k on a histogram of L2 sensitivity 1, over a domain that is a function of
@@ -83,7 +83,7 @@ class NoisyThreshold(beam.PTransform):  # type: ignore[misc]
         return histogram | "Release" >> beam.ParDo(release, **sides)
 
 
-class _ReleaseDoFn(beam.DoFn):  # type: ignore[misc]
+class _ReleaseDoFn(beam.DoFn):
     _source: KeySource
 
     def __init__(self, plan: ExtractionPlan, n: int, randomness: Randomness, pruning: str) -> None:

@@ -75,7 +75,9 @@ class Tokenizer:
         once = np.append(True, starts[1:] != starts[:-1])
         starts, ends = starts[once], ends[once]
         known: dict[bytes, tuple[bytes, bytes]] = {}
-        new_normal, new_classes, growth, at = [], [], np.zeros(len(starts) + 1, np.int64), 0
+        new_normal: list[bytes] = []
+        new_classes: list[bytes] = []
+        growth, at = np.zeros(len(starts) + 1, np.int64), 0
         for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
             piece = raw[start:end]
             if piece not in known:
@@ -92,7 +94,8 @@ class Tokenizer:
     def _normalize_piece(self, piece: bytes) -> tuple[bytes, bytes]:
         characters = self.normalize(piece.decode())
         classes = b"".join(
-            (b"\1" if self.is_token_character(character) else b"\0") * len(character.encode()) for character in characters
+            (b"\1" if self.is_token_character(character) else b"\0") * len(character.encode())
+            for character in characters
         )
         return characters.encode(), classes
 

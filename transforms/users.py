@@ -79,7 +79,7 @@ def sum_digests(digests: Array) -> Array:
     return np.frombuffer(total.to_bytes(16, "little"), np.uint64)
 
 
-class GroupUsers(beam.PTransform):  # type: ignore[misc]
+class GroupUsers(beam.PTransform):
     """(shard, PostBlock) -> UserBlock: every user once, with all posts of the window.
 
     Windowing: one block per shard and window. Privacy: nothing is released.
@@ -97,7 +97,7 @@ class GroupUsers(beam.PTransform):  # type: ignore[misc]
         )
 
 
-class _GroupUsersDoFn(beam.DoFn):  # type: ignore[misc]
+class _GroupUsersDoFn(beam.DoFn):
     def __init__(self, randomness: Randomness, solo: bool) -> None:
         self._randomness, self._solo = randomness, solo
 
@@ -108,7 +108,7 @@ class _GroupUsersDoFn(beam.DoFn):  # type: ignore[misc]
         yield group_users(shard[1], solo=self._solo, digest=self._digest)
 
 
-class BindRelease(beam.PTransform):  # type: ignore[misc]
+class BindRelease(beam.PTransform):
     """UserBlock -> the fingerprint of the content, once the key is known to be free for it.
 
     The sum over all posts of a PRF of (user, tokens), taken from the very blocks that level 1 reads: the same
@@ -135,7 +135,7 @@ def _keyed_fingerprint(block: UserBlock) -> tuple[int, bytes]:
 
 @beam.typehints.with_input_types(bytes)
 @beam.typehints.with_output_types(bytes)
-class _SumFingerprints(beam.CombineFn):  # type: ignore[misc]
+class _SumFingerprints(beam.CombineFn):
     def create_accumulator(self) -> bytes:
         return bytes(16)
 
@@ -153,7 +153,7 @@ class _SumFingerprints(beam.CombineFn):  # type: ignore[misc]
         return accumulator
 
 
-class _BindDoFn(beam.DoFn):  # type: ignore[misc]
+class _BindDoFn(beam.DoFn):
     _source: KeySource
 
     def __init__(self, randomness: Randomness) -> None:

@@ -66,7 +66,7 @@ def _rows_at(block: UserBlock | CandidateBlock, previous: Level) -> Array:
     return at
 
 
-class ValidityFilter(beam.PTransform):  # type: ignore[misc]
+class ValidityFilter(beam.PTransform):
     """Users -> CandidateBlock: what each user may contribute at level k.
 
     Level 2 takes the UserBlocks, with S_1; level k > 2 the candidates of level k-1, with S_{k-1}. Level 1 has no
@@ -85,7 +85,7 @@ class ValidityFilter(beam.PTransform):  # type: ignore[misc]
         return users | "Prune" >> beam.ParDo(_PruneDoFn(self._pruning), previous=side)
 
 
-class _PruneDoFn(beam.DoFn):  # type: ignore[misc]
+class _PruneDoFn(beam.DoFn):
     def __init__(self, pruning: str) -> None:
         self._pruning = pruning
 

@@ -12,7 +12,9 @@ def test_references(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert KeyReference.parse("env:KEY") == KeyReference("env", "KEY")
     assert KeyReference.parse("gcp-secret:projects/p/secrets/s") == KeyReference("gcp-secret", "projects/p/secrets/s")
-    assert KeyReference.parse("a.key") == KeyReference.parse("file:a.key") == KeyReference("file", str(tmp_path / "a.key"))
+    assert (
+        KeyReference.parse("a.key") == KeyReference.parse("file:a.key") == KeyReference("file", str(tmp_path / "a.key"))
+    )
     assert KeyReference.parse("file:gs://bucket/a.key").location == "gs://bucket/a.key"
     assert KeyReference.parse("gs://bucket/a.key").location == "gs://bucket/a.key"
     for empty in ("", "file:", "env:"):
@@ -81,7 +83,14 @@ def test_one_key_one_release(tmp_path):
 
 def test_draws_differ_in_every_name(tmp_path):
     base = {"purpose": "noise", "level": 2, "round_number": 0, "window": b"global", "fingerprint": b"f" * 16}
-    changes = [{}, {"purpose": "clip"}, {"level": 3}, {"round_number": 1}, {"window": b"0:1"}, {"fingerprint": b"g" * 16}]
+    changes = [
+        {},
+        {"purpose": "clip"},
+        {"level": 3},
+        {"round_number": 1},
+        {"window": b"0:1"},
+        {"fingerprint": b"g" * 16},
+    ]
     import numpy as np
 
     ids = np.arange(4, dtype=np.uint64)

@@ -26,9 +26,7 @@ def chain(random, pruning, depth, density):
     for _ in range(depth - 1):
         before = set(grams)
         valid = [
-            gram
-            for gram in (g + (w,) for g in grams for w in range(words))
-            if pruning == "single" or gram[1:] in before
+            gram for gram in ((*g, w) for g in grams for w in range(words)) if pruning == "single" or gram[1:] in before
         ]
         kept = sorted(gram for gram in valid if random.random() < density)
         row = {gram: i for i, gram in enumerate(grams)}
@@ -46,9 +44,8 @@ def test_valid_count_and_ranks(pruning):
         for level, grams in chain(random, pruning, 5, 0.6):
             before = set(grams)
             words = int(level.words)
-            valid = {
-                g + (w,) for g in grams for w in range(words) if pruning == "single" or (g + (w,))[1:] in before
-            } if len(grams[0:1]) else set()
+            children = {(*g, w) for g in grams for w in range(words)}
+            valid = {gram for gram in children if pruning == "single" or gram[1:] in before}
             if grams and len(grams[0]) == 1:
                 valid = set(itertools.product(range(words), repeat=2))
             assert level.valid(pruning) == len(valid)

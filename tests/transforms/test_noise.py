@@ -1,5 +1,6 @@
 """Integer weights, the grid, and the law of spurious grams."""
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -73,7 +74,7 @@ def test_walk_visits_each_rank_with_the_given_probability():
         assert (np.diff(keys.astype(np.int64)) > 0).all()
         ranks = sorted(rows[int(key)] for key in keys)
         visits[ranks] += 1
-        pairs += sum(b == a + 1 for a, b in zip(ranks, ranks[1:], strict=False))
+        pairs += sum(b == a + 1 for a, b in itertools.pairwise(ranks))
     statistic = ((visits - runs * p) ** 2 / (runs * p * (1 - p))).sum()
     assert statistic < stats.chi2.isf(5e-7, 64)
     expected = runs * 63 * p * p

@@ -72,7 +72,8 @@ class Reference:
             weight = {}
             for user, mine in users.items():
                 kept = sorted(
-                    mine, key=lambda gram: int(words_of(self.draw("clip", k), self.user_name[user], name[gram][0])[0, 0])
+                    mine,
+                    key=lambda gram: int(words_of(self.draw("clip", k), self.user_name[user], name[gram][0])[0, 0]),
                 )[: self.plan.level(k).max_contributions]
                 for gram in kept:
                     weight[gram] = weight.get(gram, 0) + math.isqrt(2**64 // len(kept))
@@ -95,9 +96,7 @@ class Reference:
 def random_corpus(random):
     words = [f"w{i}" for i in range(random.integers(1, 7))]
     return {
-        f"u{user}": [
-            list(random.choice(words, random.integers(0, 9), p=None)) for _ in range(random.integers(1, 4))
-        ]
+        f"u{user}": [list(random.choice(words, random.integers(0, 9), p=None)) for _ in range(random.integers(1, 4))]
         for user in range(random.integers(1, 25))
     }
 
@@ -147,9 +146,7 @@ def test_released_grams_are_identical(pruning, batch):
                 assert (int(before.next_valid) if len(before) else 0) == valid
             released += len(passed)
             spurious += len(mine) - len(passed)
-            clipped += any(
-                len(set().union(*(grams(post, k) for post in mine_))) > cap for mine_ in posts.values()
-            )
+            clipped += any(len(set().union(*(grams(post, k) for post in mine_))) > cap for mine_ in posts.values())
             reference.complete = list(mine)
             before = tables[k]
     # The corpora must exercise what they are meant to.

@@ -44,7 +44,9 @@ def column(name, texts):
 
 def slow_words(text):
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).replace("\u2019", "'")
-    inside = "".join("w" if c.isalnum() or unicodedata.category(c)[0] == "M" else "'" if c == "'" else " " for c in text)
+    inside = "".join(
+        "w" if c.isalnum() or unicodedata.category(c)[0] == "M" else "'" if c == "'" else " " for c in text
+    )
     return [text[match.start() : match.end()] for match in re.finditer(r"w+(?:'w+)*", inside)]
 
 

@@ -1,0 +1,20 @@
+"""Shared fixtures."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def msnbc(tmp_path_factory):
+    """The paper's second data set, unpacked; read in place, never part of the project."""
+    archive = DATA / "msnbc990928.zip"
+    if not archive.exists():
+        pytest.skip("needs the MSNBC data set: put msnbc990928.zip (UCI) into ../shared/data beside the checkout")
+    path = tmp_path_factory.mktemp("msnbc") / "msnbc.seq"
+    with zipfile.ZipFile(archive) as file:
+        path.write_bytes(file.read("msnbc990928.seq"))
+    return path

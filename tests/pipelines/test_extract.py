@@ -1,0 +1,207 @@
+"""`dpngram extract` from files to files."""
+
+import gzip
+import hashlib
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from dpngram.accounting import ExtractionPlan
+from dpngram.pipelines.cli import main
+
+BUDGET = ["--epsilon", "20", "--delta", "0.1", "--max_n", "3", "--max_contributions", "12", "--eta", "0.1"]
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    random = np.random.default_rng(0)
+    words = [f"w{i}" for i in range(12)]
+    chances = 1 / np.arange(1, 13)
+    return [
+        {
+            "user": f"user{user}",
+            "text": " ".join(random.choice(words, random.integers(1, 12), p=chances / chances.sum())),
+        }
+        for user in range(200)
+        for _ in range(random.integers(1, 4))
+    ]
+
+
+@pytest.fixture
+def key(tmp_path):
+    path = tmp_path / "noise.key"
+    path.write_bytes(b"0123456789abcdef" * 2)
+    return str(path)
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def extract(output, *flags):
+    try:
+        return main(["extract", "--output", str(output), *BUDGET, *map(str, flags)])
+    except SystemExit as stop:
+        return stop.code
+
+
+def files(output):
+    return {path.name: path.read_bytes() for path in sorted(output.iterdir())}
+
+
+def test_release_and_manifest(corpus, tmp_path):
+    assert extract(tmp_path / "out", "--input", write(tmp_path / "in.jsonl", corpus)) == 0
+    found = files(tmp_path / "out")
+    assert sorted(found) == ["manifest.json", "ngrams-01.jsonl", "ngrams-02.jsonl", "ngrams-03.jsonl"]
+    manifest = json.loads(found["manifest.json"])
+    plan = ExtractionPlan.from_json(json.dumps(manifest["plan"]))
+    assert "User-level (20, 0.1)-differential privacy" in manifest["guarantee"]
+    assert manifest["settings"] == {
+        "pruning": "both",
+        "tokenizer": manifest["settings"]["tokenizer"],
+        "user_per_document": False,
+    }
+    before = 0
+    for level in manifest["levels"]:
+        data = found[level["file"]]
+        rows = [json.loads(line) for line in data.splitlines()]
+        assert level["sha256"] == hashlib.sha256(data).hexdigest()
+        assert level["released"] == len(rows) > 0
+        assert all(row["n"] == len(row["tokens"]) == level["n"] for row in rows)
+        assert [row["tokens"] for row in rows] == sorted(row["tokens"] for row in rows)
+        assert level["sigma"] == plan.level(level["n"]).sigma
+        assert level["rho"] == plan.threshold(level["n"], before, level["valid"] or 0)
+        assert all(row["weight"] >= level["rho"] for row in rows)
+        step = int(level["sigma"] * 2**32 / 2**14) / 2**32
+        assert all((row["weight"] / step) == pytest.approx(round(row["weight"] / step), abs=1e-6) for row in rows)
+        before = len(rows)
+    assert manifest["released"] == sum(level["released"] for level in manifest["levels"])
+
+
+def test_the_same_key_gives_the_same_bytes(corpus, key, tmp_path):
+    """Permuted, split, compressed, cut otherwise, on other workers: byte for byte the same directory."""
+    flags = ["--noise_key", key]
+    assert extract(tmp_path / "a", "--input", write(tmp_path / "in.jsonl", corpus), *flags) == 0
+    expected = files(tmp_path / "a")
+    random = np.random.default_rng(5)
+    shuffled = [corpus[i] for i in random.permutation(len(corpus))]
+    for part in range(5):
+        write(tmp_path / f"part{part}.jsonl", shuffled[part::5])
+    (tmp_path / "part0.jsonl.gz").write_bytes(gzip.compress((tmp_path / "part0.jsonl").read_bytes()))
+    (tmp_path / "part0.jsonl").unlink()
+    pattern = ["--input", tmp_path / "part[0-2]*", "--input", tmp_path / "part[34]*"]
+    for number, more in enumerate(
+        [
+            ["--shards", "1"],
+            ["--shards", "50", "--direct_runner_bundle_repeat=3"],
+            ["--direct_running_mode=multi_processing", "--direct_num_workers=4"],
+        ]
+    ):
+        assert extract(tmp_path / f"b{number}", *pattern, *flags, *more) == 0
+        assert files(tmp_path / f"b{number}") == expected
+
+
+def test_other_content_under_the_same_key_is_refused(corpus, key, tmp_path, capsys):
+    path = write(tmp_path / "in.jsonl", corpus)
+    assert extract(tmp_path / "a", "--input", path, "--noise_key", key) == 0
+    write(tmp_path / "in.jsonl", corpus[1:])
+    assert extract(tmp_path / "b", "--input", path, "--noise_key", key) == 1
+    err = capsys.readouterr().err
+    assert re.fullmatch(r"dpngram extract: error: noise_key: \S+ was already used [^\n]+\n", err)
+    assert not (tmp_path / "b" / "manifest.json").exists()
+    assert extract(tmp_path / "c", "--input", path, "--noise_key", key, "--release", "next") == 0
+
+
+def test_an_empty_input_looks_like_one_in_which_nothing_passed(tmp_path):
+    inputs = {
+        "empty": [],
+        "one": [{"user": "a", "text": "a very private sentence"}],
+        "blank": [{"user": "a", "text": ""}],
+    }
+    found = []
+    for name, rows in inputs.items():
+        path = write(tmp_path / f"{name}.jsonl", rows)
+        assert extract(tmp_path / name, "--input", path, "--epsilon", "1", "--delta", "1e-9") == 0
+        found.append(files(tmp_path / name))
+    assert found[0] == found[1] == found[2]
+    assert json.loads(found[0]["manifest.json"])["released"] == 0
+
+
+def test_plain_text_is_a_user_a_line(tmp_path, key):
+    lines = ["w1 w2 w3\n"] * 60 + ["w2 w3\n"] * 40 + ["\n"] * 3
+    (tmp_path / "in.txt").write_text("header\n" + "".join(lines))
+    flags = ["--input", tmp_path / "in.txt", "--input_format", "text", "--skip_header_lines", "1", "--noise_key", key]
+    assert extract(tmp_path / "a", *flags) == 0
+    rows = [json.loads(line) for line in (tmp_path / "a" / "ngrams-01.jsonl").read_text().splitlines()]
+    # 60 users give 1/sqrt(3) to w1, and the noise is below 1: without users of their own they would be one.
+    assert {row["tokens"][0]: round(row["weight"] / 10) for row in rows} == {"w1": 3, "w2": 6, "w3": 6}
+    (tmp_path / "in.txt").write_text("header\n" + "".join(reversed(lines)))
+    assert extract(tmp_path / "b", *flags) == 0
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--input", "{tmp}/none*"], "input must match at least one file"),
+        (["--input", "{in}", "--input_format", "xml"], "input_format must be one of jsonl, text, got 'xml'"),
+        (["--input", "{in}", "--output_format", "pdf"], "output_format must be one of"),
+        (["--input", "{in}", "--tokenizer", "bpe"], "tokenizer must be one of"),
+        (["--input", "{in}", "--pruning", "none"], "pruning must be one of"),
+        (["--input", "{in}", "--shards", "many"], "shards must be a whole number"),
+        (["--input", "{in}", "--skip_header_lines", "-1"], "skip_header_lines must be a whole number"),
+        (["--input", "{in}", "--epsilon", "0"], "epsilon must be a number"),
+        (["--input", "{in}", "--tokeniser", "words"], "flag must be one of dpngram's or Beam's, got '--tokeniser'"),
+        (["--input", "{in}", "--max_num_workerz=3"], "flag must be one of dpngram's or Beam's"),
+        (["--input", "{in}", "--runner", "DaskRunner"], "runner must not be DaskRunner"),
+        (["--input", "{in}", "--noise_key", "env:"], "noise_key must be"),
+        (["--input", "{in}", "--output", "{tmp}"], "output must be a new or empty directory"),
+        (["--input", "{in}", "--output", "{in}"], "output must be"),
+        ([], "required: --input"),
+    ],
+)
+def test_mistakes_get_one_line_and_status_2(flags, message, tmp_path, capsys):
+    path = write(tmp_path / "in.jsonl", [{"user": "a", "text": "b"}])
+    filled = [flag.replace("{tmp}", str(tmp_path)).replace("{in}", path) for flag in flags]
+    assert extract(tmp_path / "out", *filled) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(r"dpngram extract: error: [^\n]+\n", err)
+    assert message in err
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+
+
+def test_a_failed_run_shows_no_traceback_and_no_data(tmp_path, capsys):
+    (tmp_path / "in.jsonl.gz").write_bytes(b"\x1f\x8b\x08\x00 this is not gzip at all, but a secret")
+    assert extract(tmp_path / "out", "--input", tmp_path / "in.jsonl.gz") == 1
+    err = capsys.readouterr().err
+    assert re.fullmatch(r"dpngram extract: error: the run failed in step [^\n]+\n", err)
+    assert "secret" not in err
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_fresh_key_leaves_nothing_behind(corpus, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    path = write(tmp_path / "in.jsonl", corpus)
+    command = [sys.executable, "-m", "dpngram.pipelines.cli", "extract", "--input", path, "--output", tmp_path / "out"]
+    done = subprocess.run([*map(str, command), *BUDGET], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_msnbc_has_the_size_of_the_papers_table(msnbc, tmp_path):
+    """One key; the prototype's standard deviations leave room of five of them at every level."""
+    flags = ["--input", msnbc, "--input_format", "text", "--tokenizer", "whitespace", "--skip_header_lines", "7"]
+    budget = ["--epsilon", "1", "--delta", "1e-7", "--max_n", "6", "--max_contributions", "10", "--eta", "0.01"]
+    assert extract(tmp_path / "out", *flags, *budget) == 0
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    expected = [(17, 0), (257, 1), (1304, 15), (1985, 25), (2181, 17), (2003, 17)]
+    for level, (mean, deviation) in zip(manifest["levels"], expected, strict=True):
+        assert abs(level["released"] - mean) <= 5 * deviation + 0.01 * mean
+    assert abs(manifest["released"] - 7747) <= 5 * 32 + 20

@@ -47,7 +47,7 @@ def run(argv: Sequence[str]) -> int:
         options = beam_options(rest)
         size = _input_bytes(flags.input)
         _check_output(flags.output)
-        pipeline = make_pipeline(options, size)
+        pipeline = make_pipeline(options, size, verbose=flags.verbose)
         least, most = _SHARDS_RANGE
         extract = ExtractLevels(
             plan,

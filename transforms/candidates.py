@@ -22,7 +22,7 @@ class CandidateBlock(Block):
 
     user: Array  # uint64, one per user
     user_start: Array  # int32, users + 1: ranges of positions
-    grams: Array  # uint64, sorted, distinct: keys, or at level 1 the first halves of token digests
+    grams: Array  # uint64, sorted, distinct: keys; at level 1 the first halves of token digests, in any order
     gram_start: Array  # int32, grams + 1: ranges of `positions`
     positions: Array  # int32: where each gram starts, ascending within a gram
     words: Array  # int32 per position, the row in S_1 or -1; empty unless one-side pruning needs it

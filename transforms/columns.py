@@ -1,8 +1,8 @@
 """Blocks of columns, and the one coder that carries them between workers.
 
 A block is a frozen dataclass whose fields are numpy arrays. Its bytes are a magic word with a format version, a
-JSON header (class, and name, dtype and shape of each column) and the raw buffers, each aligned to eight bytes.
-Decoding copies nothing and runs no code from the bytes: a runner, a restart or another worker reads the same.
+JSON header (class, and name, dtype, shape and packed size of each column) and the buffers, each aligned to eight
+bytes. Decoding runs no code from the bytes: a runner, a restart or another worker reads the same.
 """
 
 import dataclasses
@@ -19,21 +19,25 @@ __all__ = ["Block", "BlockCoder", "binary_array", "register_block", "split_binar
 _MAGIC = b"DPNG\x01\x00\x00\x00"
 _CLASSES: dict[str, type["Block"]] = {}
 _ALIGN = 8
+_PACK_BYTES = 1 << 14
+Array = np.ndarray[Any, Any]
 
 
 class Block:
     """Base of all blocks. Subclasses are frozen dataclasses of numpy arrays, registered by `register_block`."""
 
     def to_bytes(self) -> bytes:
-        fields = [(name, np.asarray(getattr(self, name), order="C")) for name in self._column_names()]
-        header = json.dumps(
-            [type(self).__name__, [[name, array.dtype.str, array.shape] for name, array in fields]]
-        ).encode()
+        columns, buffers = [], []
+        for name in self._column_names():
+            array = np.asarray(getattr(self, name), order="C")
+            buffer, packed = _pack(array)
+            columns.append([name, array.dtype.str, array.shape, len(buffer) if packed else -1])
+            buffers.append(buffer)
+        header = json.dumps([type(self).__name__, columns]).encode()
         header += b" " * (-(len(header) + 4) % _ALIGN)
         parts: list[Any] = [_MAGIC, struct.pack("<I", len(header)), header]
-        for _, array in fields:
-            parts.append(array.reshape(-1).data.cast("B") if array.size else b"")
-            parts.append(b"\0" * (-array.nbytes % _ALIGN))
+        for buffer in buffers:
+            parts += (buffer, b"\0" * (-len(buffer) % _ALIGN))
         return b"".join(parts)
 
     @staticmethod
@@ -45,11 +49,16 @@ class Block:
         name, columns = json.loads(data[start : start + length])
         offset = start + length
         arrays = {}
-        for column, dtype, shape in columns:
+        for column, dtype_name, shape, packed in columns:
+            dtype = np.dtype(dtype_name)
             count = int(np.prod(shape, dtype=np.int64))
-            arrays[column] = np.frombuffer(data, np.dtype(dtype), count, offset).reshape(shape)
-            nbytes = arrays[column].nbytes
-            offset += nbytes + (-nbytes % _ALIGN)
+            if packed < 0:
+                arrays[column] = np.frombuffer(data, dtype, count, offset).reshape(shape)
+                size = count * dtype.itemsize
+            else:
+                arrays[column] = _unpack(memoryview(data)[offset : offset + packed], dtype, count).reshape(shape)
+                size = packed
+            offset += size + (-size % _ALIGN)
         return _CLASSES[name](**arrays)
 
     @property
@@ -58,6 +67,27 @@ class Block:
 
     def _column_names(self) -> list[str]:
         return [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
+
+
+def _pack(array: Array) -> tuple[Any, bool]:
+    """The bytes of a column, and whether they are packed.
+
+    Integers that need fewer bits than they have, or ascend, have bytes that hardly change: laid byte by byte, LZ4
+    shrinks them two to six times at a fifth of what a runner spends on moving them.
+    """
+    flat = array.reshape(-1)
+    raw = flat.data.cast("B") if flat.size else b""
+    if flat.nbytes < _PACK_BYTES or flat.itemsize == 1 or flat.dtype.kind == "f":
+        return raw, False
+    planes = np.ascontiguousarray(flat.view(np.uint8).reshape(len(flat), -1).T)
+    packed = pa.compress(planes, codec="lz4_raw", asbytes=True)
+    return (packed, True) if len(packed) < 0.9 * flat.nbytes else (raw, False)
+
+
+def _unpack(packed: Any, dtype: np.dtype[Any], count: int) -> Array:
+    size = count * dtype.itemsize
+    planes = np.frombuffer(pa.decompress(packed, decompressed_size=size, codec="lz4_raw"), np.uint8)
+    return np.ascontiguousarray(planes.reshape(dtype.itemsize, count).T).reshape(-1).view(dtype)
 
 
 class BlockCoder(beam.coders.Coder):
@@ -92,14 +122,14 @@ def register_block(cls: _BlockType) -> _BlockType:
     return cls
 
 
-def binary_array(offsets: np.ndarray[Any, Any], data: np.ndarray[Any, Any]) -> pa.Array:
+def binary_array(offsets: Array, data: Array) -> pa.Array:
     """Two columns (int64 offsets of n+1 strings, their bytes) as an Arrow array, without a copy."""
     return pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     )
 
 
-def split_binary(array: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def split_binary(array: pa.Array) -> tuple[Array, Array]:
     """The inverse of `binary_array` for any Arrow string array without nulls; offsets start at zero."""
     if array.offset or not pa.types.is_large_binary(array.type):
         array = pa.concat_arrays([array.cast(pa.large_binary())])

@@ -26,35 +26,37 @@ def clip_and_weight(block: CandidateBlock, cap: int, clip: Prf) -> Array:
     A user with t grams gives floor(2^32/sqrt(t)) to each; one with more than `cap` keeps the `cap` grams with
     the smallest keyed values of (user, gram): a uniform choice, the same in any order and on any worker.
     """
-    gram = np.repeat(np.arange(len(block.grams), dtype=np.int32), np.diff(block.gram_start))
     user = block.owners()
     # Within a gram positions ascend, and users with them: repeats are neighbours.
-    first = np.append(True, (gram[1:] != gram[:-1]) | (user[1:] != user[:-1]))[: len(gram)]
-    gram, user = gram[first], user[first]
-    given = np.bincount(user, minlength=len(block))
+    first = np.append(True, user[1:] != user[:-1])[: len(user)]
+    first[block.gram_start[:-1]] = True
+    given = np.bincount(user[first], minlength=len(block))
+    if (given > cap).any():
+        _clip(block, user, first, given, cap, clip)
+    weight = np.take(np.take(weight_table(cap), np.minimum(given, cap)), user)
+    return np.add.reduceat(weight * first, block.gram_start[:-1]) if len(user) else np.zeros(0, np.int64)
+
+
+def _clip(block: CandidateBlock, user: Array, first: Array, given: Array, cap: int, clip: Prf) -> None:
+    """Unmarks, among the postings that are the first of their user and gram, those beyond the `cap` smallest draws.
+
+    User and draw are packed into one word, so that one sort finds each user's last draw within the cap. Should two
+    draws agree in the bits that fit, at that very place, the sort is made again on all of them.
+    """
     over = given > cap
-    if over.any():
-        kept = _smallest(block, gram, user, over, cap, clip)
-        gram, user = gram[kept], user[kept]
-        given = np.minimum(given, cap)
-    weight = np.take(weight_table(cap), np.take(given, user))
-    total = np.append(0, np.cumsum(weight))
-    ends = np.searchsorted(gram, np.arange(len(block.grams) + 1))
-    return np.diff(total[ends])
-
-
-def _smallest(block: CandidateBlock, gram: Array, user: Array, over: Array, cap: int, clip: Prf) -> Array:
-    """Which (gram, user) pairs stay: all of a user within the cap, else those with the `cap` smallest draws."""
-    kept = np.ones(len(gram), bool)
-    crowded = np.flatnonzero(np.take(over, user))
-    owner = user[crowded]
-    draw = clip.words(block.user[owner], block.grams[gram[crowded]])[:, 0]
-    order = np.lexsort((draw, owner))
-    place = np.arange(len(order))
-    heads = np.append(True, owner[order][1:] != owner[order][:-1])
-    rank = place - np.maximum.accumulate(np.where(heads, place, 0))
-    kept[crowded[order[rank >= cap]]] = False
-    return kept
+    crowded = np.flatnonzero(first & np.take(over, user))
+    owner = np.take(np.cumsum(over) - 1, user[crowded])
+    gram = np.searchsorted(block.gram_start, crowded, side="right") - 1
+    draw = clip.words(block.user[user[crowded]], block.grams[gram])[:, 0]
+    bits = np.uint64(int(over.sum()).bit_length())
+    packed = (owner.astype(np.uint64) << (np.uint64(64) - bits)) | (draw >> bits)
+    ordered = np.sort(packed)
+    last = np.cumsum(given[over]) - given[over] + cap - 1
+    if (ordered[last] == ordered[last + 1]).any():
+        packed = np.empty(len(draw), np.uint64)
+        packed[np.lexsort((draw, owner))] = np.arange(len(draw), dtype=np.uint64)
+        ordered = np.arange(len(draw), dtype=np.uint64)
+    first[crowded[packed > ordered[last][owner]]] = False
 
 
 class ClipAndWeight(beam.PTransform):

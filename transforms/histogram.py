@@ -50,7 +50,7 @@ class CellBlock(Block):
 
 
 def weighted_cells(block: CandidateBlock, weight: Array) -> CellBlock:
-    """The grams of a block with these weights; a gram that every user clipped away is no cell."""
+    """The grams of a block with these weights, sorted; a gram that every user clipped away is no cell."""
     cells = CellBlock(
         keys=block.grams,
         weight=weight,
@@ -58,6 +58,9 @@ def weighted_cells(block: CandidateBlock, weight: Array) -> CellBlock:
         token_offsets=block.token_offsets,
         token_bytes=block.token_bytes,
     )
+    if cells.has_tokens:  # a dictionary is in no order
+        order = np.argsort(cells.keys)
+        return cells.take(order[weight[order] > 0])
     return cells if weight.all() else cells.take(np.flatnonzero(weight))
 
 

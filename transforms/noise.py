@@ -87,6 +87,19 @@ class NoisyCut:
         noise = np.floor(standard_normal(words) * (self.sigma * UNIT)).astype(np.int64)
         return (weight + noise) // self.step
 
+    def likely(self, weight: Array, words: Array) -> Array:
+        """The rows that may reach the threshold: all that do, and few that do not.
+
+        Most cells are light, and need noise in the far tail. Those below half of the threshold are told by the
+        first word of their draw alone; the quantile is computed for the rest. The bound is loose by 2^-40.
+        """
+        half = self.least * self.step // 2
+        z = (self.least * self.step - half) / (self.sigma * UNIT)
+        if z < 1:
+            return np.arange(len(weight))
+        least_word = np.uint64(min(int(special.ndtr(z) * (1 - 2.0**-40) * 2.0**64), 2**64 - 1))
+        return np.flatnonzero((words[:, 0] >= least_word) | (weight >= half))
+
     def zero_cells(self, words: Array) -> Array:
         """Weights of released zero cells, in steps: the same law, given that they were released."""
         noise = np.floor(tail_normal(words, self.bound) * (self.sigma * UNIT)).astype(np.int64)

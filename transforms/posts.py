@@ -25,12 +25,16 @@ class PostBlock(Block):
     sequence: Array  # (posts, 2) uint64: keyed digest of the tokens; empty where `user` is that digest
     lengths: Array  # int32: tokens per post
     ids: Array  # tokens, as rows of the dictionary; the narrowest unsigned integers that hold them
-    digests: Array  # (dictionary, 2) uint64: keyed digest of the token
-    token_offsets: Array  # int64, dictionary + 1
+    token_lengths: Array  # bytes of each token of the dictionary; narrow, too
     token_bytes: Array  # uint8
 
     def __len__(self) -> int:
         return len(self.user)
+
+    @property
+    def vocabulary(self) -> pa.Array:
+        """The dictionary as an Arrow column."""
+        return binary_array(np.append(0, np.cumsum(self.token_lengths, dtype=np.int64)), self.token_bytes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,8 +66,7 @@ def make_posts(users: pa.Array | None, column: TokenColumn, digests: PostDigests
         sequence=sequence,
         lengths=np.diff(column.bounds).astype(np.int32),
         ids=column.ids,
-        digests=tokens,
-        token_offsets=offsets,
+        token_lengths=_narrow(np.diff(offsets)),
         token_bytes=data,
     )
 
@@ -74,14 +77,14 @@ def split_posts(block: PostBlock, shards: int) -> Iterator[tuple[int, PostBlock]
     order = np.argsort(shard, kind="stable")
     ends = np.cumsum(np.bincount(shard, minlength=shards))
     begins = np.cumsum(block.lengths, dtype=np.int64) - block.lengths
-    vocabulary = binary_array(block.token_offsets, block.token_bytes)
-    used = np.empty(len(block.digests), np.int32)
+    vocabulary = block.vocabulary
+    used = np.empty(len(vocabulary), np.int32)
     for number, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
         if start == end:
             continue
         rows = order[start:end]
         ids = np.take(block.ids, spans(begins[rows], block.lengths[rows]))
-        present = np.zeros(len(block.digests), bool)
+        present = np.zeros(len(vocabulary), bool)
         present[ids] = True
         kept = np.flatnonzero(present)
         used[kept] = np.arange(len(kept), dtype=np.int32)
@@ -93,33 +96,30 @@ def split_posts(block: PostBlock, shards: int) -> Iterator[tuple[int, PostBlock]
                 sequence=block.sequence[rows] if len(block.sequence) else block.sequence,
                 lengths=block.lengths[rows],
                 ids=np.take(used, ids).astype(np.min_scalar_type(len(kept))),
-                digests=block.digests[kept],
-                token_offsets=offsets,
+                token_lengths=_narrow(np.diff(offsets)),
                 token_bytes=data,
             ),
         )
 
 
 def concatenate_posts(blocks: Sequence[PostBlock]) -> PostBlock:
-    """One block from several. A token in two dictionaries appears once in the joint one, sorted by digest."""
-    digests = np.concatenate([block.digests for block in blocks])
-    order = np.lexsort((digests[:, 1], digests[:, 0]))
-    ordered = digests[order]
-    first = np.append(True, (ordered[1:] != ordered[:-1]).any(axis=1))[: len(ordered)]
-    row = np.empty(len(digests), np.int32)
-    row[order] = np.cumsum(first, dtype=np.int32) - np.int32(1)
-    starts = np.cumsum([0, *(len(block.digests) for block in blocks)])
-    vocabulary = pa.chunked_array([binary_array(block.token_offsets, block.token_bytes) for block in blocks])
-    offsets, data = split_binary(vocabulary.take(pa.array(order[first])).combine_chunks())
+    """One block from several. A token in several dictionaries appears once in the joint one."""
+    encoded = pa.chunked_array([block.vocabulary for block in blocks]).combine_chunks().dictionary_encode()
+    row = encoded.indices.to_numpy(zero_copy_only=False)
+    starts = np.cumsum([0, *(len(block.token_lengths) for block in blocks)])
+    offsets, data = split_binary(encoded.dictionary)
     return PostBlock(
         user=np.concatenate([block.user for block in blocks]),
         sequence=np.concatenate([block.sequence for block in blocks]),
         lengths=np.concatenate([block.lengths for block in blocks]),
-        ids=np.concatenate([row[start:][block.ids] for start, block in zip(starts, blocks, strict=False)]),
-        digests=ordered[first],
-        token_offsets=offsets,
+        ids=np.concatenate([np.take(row[start:], block.ids) for start, block in zip(starts, blocks, strict=False)]),
+        token_lengths=_narrow(np.diff(offsets)),
         token_bytes=data,
     )
+
+
+def _narrow(lengths: Array) -> Array:
+    return lengths.astype(np.min_scalar_type(int(lengths.max(initial=0))))
 
 
 def spans(starts: Array, lengths: Array) -> Array:

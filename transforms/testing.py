@@ -81,8 +81,8 @@ def extract_in_memory(
         if posts is not None:
             for shard, piece in split_posts(posts, shards):
                 pieces[shard].append(piece)
-    group = source.digest("group")
-    users: list[UserBlock] = [group_users(piece, solo=user_per_document, digest=group) for piece in pieces.values()]
+    names = {"digest": source.digest("group"), "token_digest": source.digest("token")}
+    users: list[UserBlock] = [group_users(piece, solo=user_per_document, **names) for piece in pieces.values()]
     fingerprint = _fingerprint(users)
 
     def draw(purpose: str, n: int) -> Prf:

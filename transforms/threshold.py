@@ -40,17 +40,24 @@ def level_cut(plan: ExtractionPlan, n: int, previous: Level, pruning: str) -> No
 def release_cells(cells: CellBlock, cut: NoisyCut, noise: Prf, zero_cells: Array) -> ReleasedPart:
     """Noise for every cell, keyed by the gram; what reaches the threshold is released with its noisy weight."""
     words = noise.encrypt(cells.digests) if cells.has_tokens else noise.words(cells.keys, 0)
-    noisy = cut.noisy(cells.weight, words)
-    rows = np.flatnonzero(noisy >= cut.least)
+    rows = cut.likely(cells.weight, words)
+    noisy = cut.noisy(cells.weight[rows], words[rows])
+    rows, noisy = rows[noisy >= cut.least], noisy[noisy >= cut.least]
     released = cells.take(rows)
     return ReleasedPart(
         keys=released.keys,
-        weight=noisy[rows],
+        weight=noisy,
         digests=released.digests,
         token_offsets=released.token_offsets,
         token_bytes=released.token_bytes,
-        taken=zero_cells[np.isin(zero_cells, cells.keys, kind="sort")],
+        taken=zero_cells[_contains(cells.keys, zero_cells)],
     )
+
+
+def _contains(keys: Array, wanted: Array) -> Array:
+    """Which of the wanted keys are among these sorted ones."""
+    at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+    return keys[at] == wanted if len(keys) else np.zeros(len(wanted), bool)
 
 
 class NoisyThreshold(beam.PTransform):

@@ -11,7 +11,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
-from dpngram.transforms.columns import Block, register_block
+from dpngram.transforms.columns import Block, register_block, split_binary
 from dpngram.transforms.keyed import Prf
 from dpngram.transforms.keys import KeySource, Randomness
 from dpngram.transforms.levels import Array
@@ -30,7 +30,7 @@ class UserBlock(Block):
     user_start: Array  # int32, users + 1: ranges of positions
     ids: Array  # per position, the token as a row of the dictionary; one past its end where a post ends
     fingerprint: Array  # (2,) uint64: the sum over posts of a PRF of (user, tokens), mod 2^128
-    digests: Array  # (dictionary, 2) uint64: keyed digest of the token, sorted
+    digests: Array  # (dictionary, 2) uint64: keyed digest of the token
     token_offsets: Array  # int64, dictionary + 1
     token_bytes: Array  # uint8
 
@@ -38,7 +38,7 @@ class UserBlock(Block):
         return len(self.user)
 
 
-def group_users(blocks: Iterable[PostBlock], *, solo: bool, digest: Prf) -> UserBlock:
+def group_users(blocks: Iterable[PostBlock], *, solo: bool, digest: Prf, token_digest: Prf) -> UserBlock:
     """All posts of one shard as users. `solo`: each post is a user, and equal ones are told apart by number.
 
     Privacy: this is where a user becomes one contribution, however many files and bundles the posts came from.
@@ -59,16 +59,18 @@ def group_users(blocks: Iterable[PostBlock], *, solo: bool, digest: Prf) -> User
     total = int(starts[-1] + lengths[-1] + 1)
     if total >= 1 << 31:
         raise OverflowError("a shard of users holds 2^31 tokens or more; use more shards.")
-    ids = np.full(total, len(posts.digests), np.min_scalar_type(len(posts.digests)))
+    vocabulary = posts.vocabulary
+    offsets, data = split_binary(vocabulary)
+    ids = np.full(total, len(vocabulary), np.min_scalar_type(len(vocabulary)))
     ids[spans(starts, lengths)] = np.take(posts.ids, spans(begins[order], lengths))
     return UserBlock(
         user=user[head, 0],
         user_start=np.append(starts[head], total).astype(np.int32),
         ids=ids,
         fingerprint=sum_digests(content),
-        digests=posts.digests,
-        token_offsets=posts.token_offsets,
-        token_bytes=posts.token_bytes,
+        digests=token_digest.strings(offsets, data),
+        token_offsets=offsets,
+        token_bytes=data,
     )
 
 
@@ -102,10 +104,11 @@ class _GroupUsersDoFn(beam.DoFn):
         self._randomness, self._solo = randomness, solo
 
     def setup(self) -> None:
-        self._digest = self._randomness.open().digest("group")
+        source = self._randomness.open()
+        self._digest, self._token_digest = source.digest("group"), source.digest("token")
 
     def process(self, shard: tuple[int, Iterable[PostBlock]]) -> Iterator[UserBlock]:
-        yield group_users(shard[1], solo=self._solo, digest=self._digest)
+        yield group_users(shard[1], solo=self._solo, digest=self._digest, token_digest=self._token_digest)
 
 
 class BindRelease(beam.PTransform):

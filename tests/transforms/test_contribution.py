@@ -78,3 +78,17 @@ def test_wide_keys_are_renumbered():
     keys, start, where = make_postings(prefix, last, positions, rows=2**31, words=2**31, length=500)
     expected = sorted(zip(((prefix << 32) | last).tolist(), positions.tolist(), strict=True))
     assert [(int(key), int(where[i])) for g, key in enumerate(keys) for i in range(start[g], start[g + 1])] == expected
+
+
+def test_draws_that_agree_are_told_apart(monkeypatch):
+    """A cipher whose draws differ in their last bits only: still exactly `cap` grams of each user, the smallest."""
+
+    class Coarse(Prf):
+        def words(self, first, second):
+            draws = np.zeros((len(first), 2), np.uint64)
+            draws[:, 0] = (np.uint64(7) << np.uint64(60)) + (second * np.uint64(5)) % np.uint64(12)
+            return draws
+
+    weight = clip_and_weight(candidates([list(range(12))] * 3), 4, Coarse(b"c" * 32))
+    one = math.isqrt(2**64 // 4)
+    assert weight.tolist() == [3 * one if (gram * 5) % 12 < 4 else 0 for gram in range(12)]

@@ -1,0 +1,164 @@
+"""What an extraction costs, as ratios measured in one run. Run by hand:
+
+    python tests/benchmarks/benchmark.py msnbc english scaling workers [--repeats 3] [--data ../shared/data]
+
+`msnbc` and `english` read the data sets named in docs/results.md; `scaling` and `workers` make their own.
+Each measurement is a process of its own, imports included; the smallest of the repeats counts.
+"""
+
+import argparse
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+PAPER_MSNBC = ["--epsilon", "1", "--delta", "1e-7", "--max_n", "6", "--max_contributions", "10"]
+PAPER_ENGLISH = ["--epsilon", "4", "--delta", "1e-7", "--max_n", "9", "--max_contributions", "300"]
+TEXT = ["--input_format", "text", "--tokenizer", "whitespace", "--skip_header_lines", "7"]
+ONE = ["--direct_num_workers=1"]
+
+
+def measure(repeats, *commands):
+    """For each command the cheapest of some runs: CPU seconds, wall seconds, peak memory in GB, children included.
+
+    The commands take turns, so that a slow minute of the machine does not fall on one of them alone.
+    """
+    best = [None] * len(commands)
+    for _ in range(repeats):
+        for number, command in enumerate(commands):
+            result = _run(command)
+            if best[number] is None or result[0] < best[number][0]:
+                best[number] = result
+    return best
+
+
+def _run(command):
+    with tempfile.TemporaryDirectory() as directory:
+        filled = [word.replace("{out}", f"{directory}/out") for word in map(str, command)]
+        script = (
+            "import resource,subprocess,sys,time\n"
+            "start = time.perf_counter()\n"
+            "done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)\n"
+            "wall = time.perf_counter() - start\n"
+            "use = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
+            "sys.stderr.buffer.write(done.stderr if done.returncode else b'')\n"
+            "print(use.ru_utime + use.ru_stime, wall, use.ru_maxrss / 1e6)\n"
+            "sys.exit(done.returncode)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", script, *filled], capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(f"failed: {' '.join(filled)}\n{done.stderr}")
+        return tuple(map(float, done.stdout.split()))
+
+
+def extract(*flags):
+    return [sys.executable, "-m", "dpngram.pipelines.cli", "extract", "--output", "{out}", *flags]
+
+
+def plain(*arguments):
+    return [sys.executable, __file__, "--plain", *arguments]
+
+
+def show(name, result, ratio=None):
+    text = f"{name:<58} CPU {result[0]:7.2f} s   wall {result[1]:7.2f} s   memory {result[2]:5.2f} GB"
+    print(text + ("" if ratio is None else f"   ratio {ratio:.2f}"), flush=True)
+
+
+def bench_msnbc(data, repeats, work):
+    path = work / "msnbc.seq"
+    with zipfile.ZipFile(data / "msnbc990928.zip") as archive:
+        path.write_bytes(archive.read("msnbc990928.seq"))
+    loop, whole = measure(repeats, plain("loop", path), extract("--input", path, *TEXT, *PAPER_MSNBC, *ONE))
+    show("MSNBC, array functions in a plain loop", loop)
+    show("MSNBC, dpngram extract (CPU over the loop: at most 1.5)", whole, whole[0] / loop[0])
+
+
+def bench_english(data, repeats, _work):
+    path = data / "reddit_posts.jsonl.gz"
+    only, whole = measure(repeats, plain("tokenize", path), extract("--input", path, *PAPER_ENGLISH, *ONE))
+    show("English, reading and tokenising only", only)
+    show("English, dpngram extract (CPU over that: at most 4)", whole, whole[0] / only[0])
+
+
+def bench_scaling(_data, repeats, work):
+    costs = []
+    for users in (250_000, 500_000, 1_000_000, 2_000_000):
+        path = corpus(work, users)
+        (result,) = measure(repeats, extract("--input", path, *PAPER_ENGLISH, *ONE))
+        exponent = math.log2(result[0] / costs[-1]) if costs else None
+        costs.append(result[0])
+        show(f"synthetic, {users:,} users x 50 tokens (exponent, at most 1.1)", result, exponent)
+    print(f"exponent over the whole range: {math.log(costs[-1] / costs[0]) / math.log(8):.2f}")
+
+
+def bench_workers(_data, repeats, work):
+    path = corpus(work, 2_000_000)
+    flags = ["--input", path, *PAPER_ENGLISH]
+    modes = {
+        "one worker process": ["--direct_running_mode=multi_processing", "--direct_num_workers=1"],
+        "two worker processes": ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
+        "one thread in this process": ONE,
+        "what dpngram picks by itself": [],
+    }
+    results = measure(repeats, *(extract(*flags, *mode) for mode in modes.values()))
+    for name, result in zip(modes, results, strict=True):
+        show(f"2,000,000 users, {name} (speed-up in wall time)", result, results[0][1] / result[1])
+
+
+def corpus(work, users):
+    path = work / f"synthetic-{users}.jsonl"
+    if not path.exists():
+        command = [sys.executable, "-m", "dpngram.pipelines.cli", "synth", "--users", str(users), "--output", str(path)]
+        subprocess.run(command, check=True)
+    return path
+
+
+def run_plain(kind, path):
+    """The measured baselines: the same functions on arrays, without Beam's runner."""
+    from dpngram.accounting import plan_extraction
+    from dpngram.pipelines.reading import ByteRange, parse_jsonl, parse_text, read_lines
+    from dpngram.transforms.columns import binary_array
+    from dpngram.transforms.testing import extract_in_memory, key_source
+    from dpngram.transforms.tokenizers import make_tokenizer
+
+    if kind == "tokenize":
+        words = make_tokenizer("words")
+        for lines in read_lines(ByteRange(path, 0, -1, "gzip"), 0):
+            block, _ = parse_jsonl(lines, "user", "text")
+            words.tokenize(binary_array(block.offsets, block.data))
+        return
+    size = os.path.getsize(path)
+    header = sum(map(len, Path(path).read_bytes()[:1000].splitlines(keepends=True)[:7]))
+    ranges = [ByteRange(path, at, min(at + (8 << 20), size), "uncompressed") for at in range(header, size, 8 << 20)]
+    extract_in_memory(
+        (parse_text(lines)[0] for extent in ranges for lines in read_lines(extent, 0)),
+        plan_extraction(epsilon=1, delta=1e-7, max_n=6, max_contributions=10),
+        key_source(bytes(32)),
+        make_tokenizer("whitespace"),
+        user_per_document=True,
+        shards=16,
+        histogram_shards=2,
+    )
+
+
+def main():
+    benches = {"msnbc": bench_msnbc, "english": bench_english, "scaling": bench_scaling, "workers": bench_workers}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("which", nargs="*", choices=[*benches, []], help="what to measure (default: all)")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[3] / "shared" / "data")
+    parser.add_argument("--plain", nargs=2, help=argparse.SUPPRESS)
+    flags = parser.parse_args()
+    if flags.plain:
+        run_plain(*flags.plain)
+        return
+    with tempfile.TemporaryDirectory() as work:
+        for name in flags.which or benches:
+            benches[name](flags.data, flags.repeats, Path(work))
+
+
+if __name__ == "__main__":
+    main()

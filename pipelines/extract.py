@@ -1,6 +1,7 @@
 """`dpngram extract`: private n-grams from files."""
 
 import argparse
+import json
 import os
 from collections.abc import Sequence
 
@@ -11,7 +12,7 @@ from apache_beam.io.filesystems import FileSystems
 from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.accounting.parameters import check_choice, check_integer
 from dpngram.pipelines.flags import OneLineParser, add_budget_flags, number_or_text, plan_from_flags, print_error
-from dpngram.pipelines.reading import INPUT_FORMATS, InputFormat, ReadDocuments
+from dpngram.pipelines.reading import INPUT_FORMATS, InputFormat, ReadDocuments, match_files
 from dpngram.pipelines.running import beam_options, failure_line, keep_memory, make_pipeline, quiet_logging
 from dpngram.pipelines.writing import MANIFEST, OUTPUT_FORMATS, WriteRelease
 from dpngram.transforms import ExtractLevels
@@ -67,7 +68,16 @@ def run(argv: Sequence[str]) -> int:
         if flags.verbose:
             raise
         return print_error(parser.prog, failure_line(error), status=1)
+    print(_summary(flags.output))
     return 0
+
+
+def _summary(directory: str) -> str:
+    """One line from the manifest: what was released, and where it lies."""
+    with FileSystems.open(FileSystems.join(directory, MANIFEST), compression_type="uncompressed") as file:
+        manifest = json.loads(file.read())
+    levels = " + ".join(f"{level['released']:,}" for level in manifest["levels"])
+    return f"Released {manifest['released']:,} n-grams ({levels}) into {directory}"
 
 
 def extract_files(
@@ -117,18 +127,16 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
 
 def _input_bytes(patterns: list[str]) -> int:
     """The likely size of the text; an error if a pattern matches nothing."""
-    total = 0
     for pattern in patterns:
         try:
-            matched = FileSystems.match([pattern])[0].metadata_list
+            matched = match_files([pattern])
         except Exception as error:
             raise ParameterError(
                 f"input must be a readable file or pattern, got {pattern!r} ({type(error).__name__})."
             ) from None
         if not matched:
             raise ParameterError(f"input must match at least one file, got {pattern!r}.")
-        total += sum(file.size_in_bytes * _expansion(file.path) for file in matched)
-    return total
+    return sum(size * _expansion(path) for path, size in match_files(patterns).items())
 
 
 def _expansion(path: str) -> int:

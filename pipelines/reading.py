@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from apache_beam.metrics import Metrics
 from dpngram.transforms.columns import binary_array
 from dpngram.transforms.documents import DocumentBlock
 
-__all__ = ["INPUT_FORMATS", "ByteRange", "InputFormat", "ReadDocuments", "parse_jsonl", "parse_text"]
+__all__ = ["INPUT_FORMATS", "ByteRange", "InputFormat", "ReadDocuments", "match_files", "parse_jsonl", "parse_text"]
 
 RANGE_BYTES = 4 << 20
 _READ_BYTES = 1 << 20
@@ -65,13 +66,53 @@ def parse_text(lines: bytes) -> tuple[DocumentBlock | None, int]:
 
 
 def parse_jsonl(lines: bytes, user_field: str, text_field: str) -> tuple[DocumentBlock | None, int]:
-    """One JSON object a line. The user is a string or a whole number; the text is a string.
+    """One JSON object a line. The user is a string or a whole number of 64 bits; the text is a string.
 
-    Arrow parses the chunk at once. Where it cannot, because of a broken line or a change of types, the chunk is parsed
-    line by line, and lines that cannot be used are left out and counted.
+    Arrow parses all lines at once, and where it refuses, each half by itself, down to the lines that are bad: they
+    are left out and counted.
+
+    Privacy: what a line gives must depend on that line alone, or one user's broken line would change what is
+    read of others. Arrow does not look at line ends. But only lines that open and close an object are given to it,
+    an object closed at a line's end and followed by an opened one is no part of a larger value, and the number of
+    objects must be that of lines; so every line is one object, as it would be by itself.
     """
-    if not lines.isascii() and not _is_utf8(lines):
-        return _parse_slowly(lines, user_field, text_field)
+    if _plain_lines(lines):
+        found, bad = _parse_objects(lines, lines.count(b"\n") + (not lines.endswith(b"\n")), user_field, text_field)
+        if not bad:
+            return found[0], 0
+    objects = [line.strip() for line in lines.split(b"\n") if line.strip()]
+    usable = [line for line in objects if line[:1] == b"{" and line[-1:] == b"}" and _is_utf8(line)]
+    blocks, bad = _parse_halves(usable, user_field, text_field)
+    return _concatenate(blocks), bad + len(objects) - len(usable)
+
+
+def _plain_lines(lines: bytes) -> bool:
+    """Whether every line opens and closes an object, and all is UTF-8."""
+    data = np.frombuffer(lines, np.uint8)
+    ends = np.flatnonzero(data == ord("\n"))
+    if len(data) and data[-1] != ord("\n"):
+        ends = np.append(ends, len(data))
+    starts = np.append(0, ends[:-1] + 1)
+    if not len(ends) or (ends - starts < 2).any():
+        return False
+    framed = (data[starts] == ord("{")).all() and (data[ends - 1] == ord("}")).all()
+    return bool(framed) and (lines.isascii() or _is_utf8(lines))
+
+
+def _parse_halves(lines: list[bytes], user_field: str, text_field: str) -> tuple[list[DocumentBlock], int]:
+    if not lines:
+        return [], 0
+    found, bad = _parse_objects(b"\n".join(lines), len(lines), user_field, text_field)
+    if bad == 0 or len(lines) == 1:
+        return found, bad
+    middle = len(lines) // 2
+    first, first_bad = _parse_halves(lines[:middle], user_field, text_field)
+    second, second_bad = _parse_halves(lines[middle:], user_field, text_field)
+    return first + second, first_bad + second_bad
+
+
+def _parse_objects(lines: bytes, count: int, user_field: str, text_field: str) -> tuple[list[DocumentBlock], int]:
+    """The block of these lines, or none of them and the number of lines: all or nothing."""
     for user_type in (pa.string(), pa.int64()):
         try:
             table = pyarrow.json.read_json(
@@ -84,37 +125,31 @@ def parse_jsonl(lines: bytes, user_field: str, text_field: str) -> tuple[Documen
             )
         except pa.ArrowInvalid:
             continue  # the message may quote the data; it goes nowhere
-        users = table[user_field].combine_chunks().cast(pa.large_string())
-        texts = table[text_field].combine_chunks()
-        usable = pc.and_(pc.not_equal(users, ""), pc.is_valid(texts)).fill_null(False)
-        kept = pc.sum(usable).as_py() or 0
-        if kept < len(usable):
-            users, texts = users.filter(usable), texts.filter(usable)
-        return DocumentBlock.from_texts(users, texts), len(usable) - kept
-    return _parse_slowly(lines, user_field, text_field)
+        users, texts = table[user_field].combine_chunks().cast(pa.string()), table[text_field].combine_chunks()
+        if len(table) == count and not texts.null_count and pc.all(pc.not_equal(users, ""), skip_nulls=False).as_py():
+            return [DocumentBlock.from_texts(users, texts)], 0
+    return [], count
 
 
-def _parse_slowly(lines: bytes, user_field: str, text_field: str) -> tuple[DocumentBlock | None, int]:
-    users, texts, bad = [], [], 0
-    for line in lines.split(b"\n"):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-            user, text = record[user_field], record[text_field]
-            if isinstance(user, int) and not isinstance(user, bool):
-                user = str(user)
-            if not (isinstance(user, str) and user and isinstance(text, str)):
-                raise TypeError
-            encoded = user.encode(), text.encode()
-        except (ValueError, TypeError, LookupError, RecursionError):
-            bad += 1
-            continue
-        users.append(encoded[0])
-        texts.append(encoded[1])
-    if not users:
-        return None, bad
-    return DocumentBlock.from_texts(pa.array(users, pa.large_binary()), pa.array(texts, pa.large_binary())), bad
+def _concatenate(blocks: list[DocumentBlock]) -> DocumentBlock | None:
+    if not blocks:
+        return None
+    users = pa.concat_arrays([binary_array(block.user_offsets, block.user_bytes) for block in blocks])
+    texts = pa.concat_arrays([binary_array(block.offsets, block.data) for block in blocks])
+    return DocumentBlock.from_texts(users, texts)
+
+
+def match_files(patterns: list[str]) -> dict[str, int]:
+    """The files of all patterns with their sizes, each once, however many patterns name it.
+
+    Privacy: a file read twice would make two users of every line that has no user id.
+    """
+    found = {}
+    for matched in FileSystems.match(patterns):
+        for file in matched.metadata_list:
+            local = FileSystems.get_scheme(file.path) is None
+            found[os.path.realpath(file.path) if local else file.path] = (file.path, file.size_in_bytes)
+    return dict(sorted(found.values()))
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -138,7 +173,7 @@ class ReadDocuments(beam.PTransform):
     def expand(self, pbegin: Any) -> beam.PCollection[DocumentBlock]:
         return (
             pbegin
-            | "Patterns" >> beam.Create(self._patterns)
+            | "Patterns" >> beam.Create([json.dumps(self._patterns)])  # one element: a file may match several
             | "Ranges" >> beam.ParDo(_SplitDoFn(self._format.skip_header_lines))
             | "Spread" >> beam.Reshuffle()
             | "Parse" >> beam.ParDo(_ParseDoFn(self._format))
@@ -149,15 +184,15 @@ class _SplitDoFn(beam.DoFn):
     def __init__(self, skip_header_lines: int) -> None:
         self._skip = skip_header_lines
 
-    def process(self, pattern: str) -> Iterator[ByteRange]:
-        for matched in FileSystems.match([pattern])[0].metadata_list:
-            compression = CompressionTypes.detect_compression_type(matched.path)
+    def process(self, patterns: str) -> Iterator[ByteRange]:
+        for path, size in match_files(json.loads(patterns)).items():
+            compression = CompressionTypes.detect_compression_type(path)
             if compression != CompressionTypes.UNCOMPRESSED:
-                yield ByteRange(matched.path, 0, -1, compression)
+                yield ByteRange(path, 0, -1, compression)
                 continue
-            first = self._header_bytes(matched.path) if self._skip else 0
-            for start in range(first, matched.size_in_bytes, RANGE_BYTES):
-                yield ByteRange(matched.path, start, min(start + RANGE_BYTES, matched.size_in_bytes), compression)
+            first = self._header_bytes(path) if self._skip else 0
+            for start in range(first, size, RANGE_BYTES):
+                yield ByteRange(path, start, min(start + RANGE_BYTES, size), compression)
 
     def _header_bytes(self, path: str) -> int:
         with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from apache_beam.io.filesystems import FileSystems
 
-from dpngram.accounting import ExtractionPlan, guarantee_in_words
+from dpngram.accounting import ExtractionPlan, ParameterError, guarantee_in_words
 from dpngram.transforms import GramTable
 from dpngram.transforms.released import EMPTY_TABLE
 
@@ -61,6 +61,8 @@ class WriteRelease(beam.PTransform):
 
     def __init__(self, directory: str, plan: ExtractionPlan, settings: dict[str, Any]) -> None:
         super().__init__()
+        if type(plan) is not ExtractionPlan:
+            raise ParameterError(f"plan must be one that gives privacy, got {type(plan).__name__}.")
         self._directory, self._plan, self._settings = directory, plan, settings
 
     def expand(self, tables: dict[int, beam.PCollection[GramTable]]) -> beam.PCollection[str]:

@@ -66,11 +66,9 @@ class ClipAndWeight(beam.PTransform):
     L2 norm at most 1, exactly. Nothing is released here. Windowing: one histogram per window.
     """
 
-    def __init__(
-        self, level: LevelPlan, randomness: Randomness, fingerprint: beam.PCollection[bytes], shards: int
-    ) -> None:
+    def __init__(self, level: LevelPlan, randomness: Randomness, binding: beam.PCollection[bytes], shards: int) -> None:
         super().__init__()
-        self._level, self._randomness, self._fingerprint, self._shards = level, randomness, fingerprint, shards
+        self._level, self._randomness, self._binding, self._shards = level, randomness, binding, shards
 
     def expand(self, users: beam.PCollection[Block]) -> beam.PCollection[tuple[int, CellBlock]]:
         return (
@@ -78,7 +76,7 @@ class ClipAndWeight(beam.PTransform):
             | "Weigh"
             >> beam.ParDo(
                 _WeighDoFn(self._level, self._randomness, self._shards),
-                fingerprint=beam.pvalue.AsSingleton(self._fingerprint),
+                binding=beam.pvalue.AsSingleton(self._binding),
             )  # (shard, cells of one block)
             | "Sum" >> beam.CombinePerKey(MergeCells())  # (shard, cells of all users)
         )
@@ -94,10 +92,10 @@ class _WeighDoFn(beam.DoFn):
         self._source = self._randomness.open()
 
     def process(
-        self, users: Block, window: Any = beam.DoFn.WindowParam, fingerprint: bytes = b""
+        self, users: Block, window: Any = beam.DoFn.WindowParam, binding: bytes = b""
     ) -> Iterator[tuple[int, CellBlock]]:
         # At level 1 every token is a candidate; sorting them here keeps what the level reads small.
         block: Any = all_tokens(users) if isinstance(users, UserBlock) else users
-        clip = self._source.prf("clip", self._level.n, 0, window_name(window), fingerprint)
+        clip = self._source.prf("clip", self._level.n, 0, window_name(window), binding)
         weight = clip_and_weight(block, self._level.max_contributions, clip)
         yield from split_cells(weighted_cells(block, weight), self._shards)

@@ -1,6 +1,7 @@
 """The door: documents of a host's graph, or columns of a reader, become posts in shards."""
 
 import dataclasses
+import numbers
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -112,12 +113,12 @@ def _fields(document: Any, user_field: str, text_field: str, user_per_document: 
         user, text = document
     else:
         user, text = getattr(document, user_field), getattr(document, text_field)
-    if isinstance(user, int) and not isinstance(user, bool):
-        user = str(user)
+    if not isinstance(user, bool) and isinstance(user, numbers.Integral):
+        user = str(int(user))
     if not isinstance(user, (str, bytes)) or (not user and not user_per_document):
         raise TypeError
-    if isinstance(text, bytes) or not isinstance(text, (str, Iterable)):
-        raise TypeError
+    if not isinstance(text, (str, list) if user_per_document else (str, list, tuple)):
+        raise TypeError  # no sets, whose order differs from worker to worker; no pairs taken for tokens
     return user.encode() if isinstance(user, str) else user, text
 
 
@@ -198,8 +199,7 @@ class _TokenizeDoFn(beam.DoFn):
         self._tokenizer, self._randomness, self._shards = tokenizer, randomness, shards
 
     def setup(self) -> None:
-        source = self._randomness.open()
-        self._digests = PostDigests(*(source.digest(purpose) for purpose in ("user", "token", "post")))
+        self._digests = PostDigests.of(self._randomness.open())
 
     def process(self, block: DocumentBlock) -> Iterator[tuple[int, PostBlock]]:
         posts = block_posts(block, self._tokenizer, self._digests)

@@ -19,12 +19,14 @@ from dpngram.transforms.contribution import ClipAndWeight
 from dpngram.transforms.documents import PreparePosts
 from dpngram.transforms.keys import KeyReference, Randomness
 from dpngram.transforms.levels import Level
+from dpngram.transforms.noise import NoisyCut
 from dpngram.transforms.released import DecodeGrams, GramTable, Ngram
 from dpngram.transforms.spurious import AddSpuriousGrams, CollectTokens
 from dpngram.transforms.threshold import NoisyThreshold
 from dpngram.transforms.tokenizers import make_tokenizer
 from dpngram.transforms.users import BindRelease, GroupUsers
 from dpngram.transforms.validity import PRUNINGS, ValidityFilter
+from dpngram.transforms.windows import check_windowing
 
 __all__ = ["ExtractLevel", "ExtractLevels", "ExtractNgrams"]
 
@@ -45,7 +47,7 @@ class ExtractLevel(beam.PTransform):
         plan: ExtractionPlan,
         n: int,
         randomness: Randomness,
-        fingerprint: beam.PCollection[bytes],
+        binding: beam.PCollection[bytes],
         previous: beam.PCollection[Level] | None,
         *,
         pruning: str,
@@ -53,22 +55,22 @@ class ExtractLevel(beam.PTransform):
     ) -> None:
         super().__init__()
         self._plan, self._n, self._randomness = plan, n, randomness
-        self._fingerprint, self._previous = fingerprint, previous
+        self._binding, self._previous = binding, previous
         self._pruning, self._shards = pruning, shards
 
     def expand(self, users: beam.PCollection[Block]) -> Any:  # (input of the next level, PCollection[Level])
         plan, n, previous = self._plan, self._n, self._previous
-        randomness, fingerprint, pruning = self._randomness, self._fingerprint, self._pruning
+        randomness, binding, pruning = self._randomness, self._binding, self._pruning
         if previous is not None:
             users = users | "ValidityFilter" >> ValidityFilter(previous, pruning)  # valid k-grams of each user
         parts = (
             users
-            | "ClipAndWeight" >> ClipAndWeight(plan.level(n), randomness, fingerprint, self._shards)  # H_k
-            | "NoisyThreshold" >> NoisyThreshold(plan, n, randomness, fingerprint, previous, pruning)  # released
+            | "ClipAndWeight" >> ClipAndWeight(plan.level(n), randomness, binding, self._shards)  # H_k
+            | "NoisyThreshold" >> NoisyThreshold(plan, n, randomness, binding, previous, pruning)  # released
         )
         if previous is None:
             return users, parts | "CollectTokens" >> CollectTokens(plan)  # S_1
-        complete = AddSpuriousGrams(plan, n, randomness, fingerprint, parts, pruning)
+        complete = AddSpuriousGrams(plan, n, randomness, binding, parts, pruning)
         return users, previous | "AddSpuriousGrams" >> complete  # S_k
 
 
@@ -87,7 +89,9 @@ class ExtractLevels(beam.PTransform):
         shards: into how many blocks of users the input is cut. Does not change the result.
 
     Privacy: user-level differential privacy with the plan's parameters for everything that comes out. Input may hold
-    one user's posts in any number of elements. Counters and errors carry no text, token or user id.
+    one user's posts in any number of elements. Counters and errors carry no text, token or user id. In fixed or sliding
+    windows each window is a release by itself, and the guarantee is for one user *and window*: a plan with
+    `windows=W` covers users who are in at most W windows, and it is up to the caller that nobody is in more.
     """
 
     def __init__(
@@ -106,6 +110,8 @@ class ExtractLevels(beam.PTransform):
         super().__init__()
         if not isinstance(plan, ExtractionPlan):
             raise ParameterError(f"plan must come from plan_extraction, got {type(plan).__name__}.")
+        for level in plan.levels:
+            NoisyCut(level.sigma, 0.0)  # refuses noise beyond exact sums, here rather than on a worker
         self._plan = plan
         self._pruning = check_choice("pruning", pruning, PRUNINGS)
         self._tokenizer = make_tokenizer(tokenizer)
@@ -119,13 +125,14 @@ class ExtractLevels(beam.PTransform):
         self._shards = check_integer("shards", shards, 1, 1 << 20)
 
     def expand(self, documents: beam.PCollection[Any]) -> Any:  # {n: PCollection[GramTable]}
+        check_windowing(documents)
         randomness = self._randomness(documents.pipeline)
         users = (
             documents
             | "PreparePosts" >> PreparePosts(self._tokenizer, randomness, self._shards, **self._fields)  # posts
             | "GroupUsers" >> GroupUsers(randomness, solo=self._fields["user_per_document"])  # users
         )
-        fingerprint = users | "BindRelease" >> BindRelease(randomness)
+        binding = users | "BindRelease" >> BindRelease(randomness)
 
         level, table, tables = None, None, {}
         for n in range(1, self._plan.max_n + 1):
@@ -133,7 +140,7 @@ class ExtractLevels(beam.PTransform):
                 self._plan,
                 n,
                 randomness,
-                fingerprint,
+                binding,
                 level,
                 pruning=self._pruning,
                 shards=-(-self._shards // _BLOCKS_PER_SHARD),
@@ -145,7 +152,7 @@ class ExtractLevels(beam.PTransform):
     def settings(self) -> dict[str, Any]:
         """Everything that determines the histogram besides the data; enters the key derivation.
 
-        Field names do not: the fingerprint covers what was read from them.
+        Field names do not: the fingerprint of the content covers what was read from them.
         """
         return {
             "plan": dataclasses.asdict(self._plan),

@@ -8,6 +8,7 @@ from the master key, the release label, the place in the graph, the window, ever
 the data; on other data it is other noise.
 """
 
+import contextlib
 import dataclasses
 import functools
 import hmac
@@ -77,13 +78,9 @@ class KeyReference:
             return
         if FileSystems.get_scheme(self.location) is None:
             try:
-                descriptor = os.open(self.location, os.O_CREAT | os.O_EXCL | os.O_WRONLY, stat.S_IRUSR | stat.S_IWUSR)
-            except FileExistsError:
-                return
+                _create_once(self.location, secrets.token_bytes(KEY_BYTES))
             except OSError as error:
                 raise KeyProblem(f"noise_key: {self.location} cannot be created ({error.strerror}).") from None
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(secrets.token_bytes(KEY_BYTES))
         elif not FileSystems.exists(self.location):
             with FileSystems.create(self.location, compression_type="uncompressed") as file:
                 file.write(secrets.token_bytes(KEY_BYTES))
@@ -93,12 +90,11 @@ class KeyReference:
         if self.scheme != "file":
             return  # nothing can be stored beside an environment variable or a secret; the docs say so
         path = f"{self.location}.{use}.used"
-        if not FileSystems.exists(path):
-            # Written whole under its final name only: a crash leaves no half record.
-            temporary = f"{path}.{secrets.token_hex(8)}"
-            with FileSystems.create(temporary, compression_type="uncompressed") as file:
+        if FileSystems.get_scheme(path) is None:
+            _create_once(path, content.encode())
+        elif not FileSystems.exists(path):  # object stores: two first uses in the same moment are not told apart
+            with FileSystems.create(path, compression_type="uncompressed") as file:
                 file.write(content.encode())
-            FileSystems.rename([temporary], [path])
         with FileSystems.open(path, compression_type="uncompressed") as file:
             stored = file.read()
         if not hmac.compare_digest(stored, content.encode()):
@@ -130,25 +126,53 @@ class KeySource:
         self._master = master
         self._names = (ALGORITHM_VERSION, randomness.release, randomness.application, randomness.settings)
         self._prf = functools.lru_cache(maxsize=256)(self._derive)
+        # Shown to other workers with the data: all must hold the same key, or one user would become several.
+        self.check = int.from_bytes(derive_key(master, "check", *self._names)[:8], "little")
 
     def digest(self, purpose: str) -> Prf:
         """For digests taken before the content is known: user ids, tokens, posts."""
         return Prf(derive_key(self._master, "digest", purpose, *self._names))
 
-    def prf(self, purpose: str, level: int, round_number: int, window: bytes, fingerprint: bytes) -> Prf:
-        """For draws: independent for each purpose, level, round, window and content."""
-        return self._prf(purpose, level, round_number, window, fingerprint)
+    def verify(self, check: int) -> None:
+        """Refuses data that a worker with another key, or with other settings, has prepared."""
+        if int(check) != self.check:
+            raise KeyProblem("noise_key: workers hold different keys; was the variable or secret changed meanwhile?")
 
-    def bind(self, window: bytes, fingerprint: bytes) -> None:
-        """Refuses this key if it made another release under the same label; otherwise remembers this one."""
+    def prf(self, purpose: str, level: int, round_number: int, window: bytes, binding: bytes) -> Prf:
+        """For draws: independent for each purpose, level, round, window and content."""
+        self.verify(int.from_bytes(binding[16:], "little"))
+        return self._prf(purpose, level, round_number, window, binding[:16])
+
+    def bind(self, window: bytes, fingerprint: bytes) -> bytes:
+        """Refuses this key if it made another release under the same label; otherwise remembers this one.
+
+        Gives the binding that all draws of this release need: the fingerprint, and the check of the key.
+        """
         _, release, application, _ = self._names
         use = derive_key(self._master, "use", release, application, window)[:16].hex()
         content = derive_key(self._master, "content", *self._names, window, fingerprint).hex()
         self._reference.remember(use, content)
+        return self.binding(fingerprint)
+
+    def binding(self, fingerprint: bytes) -> bytes:
+        return fingerprint + self.check.to_bytes(8, "little")
 
     def _derive(self, purpose: str, level: int, round_number: int, window: bytes, fingerprint: bytes) -> Prf:
         run = derive_key(self._master, "run", *self._names, window, fingerprint)
         return Prf(derive_key(run, "draw", purpose, level, round_number))
+
+
+def _create_once(path: str, data: bytes) -> None:
+    """Writes a file for its owner only, whole or not at all, unless there is one; atomic between processes."""
+    temporary = f"{path}.{secrets.token_hex(8)}.tmp"
+    descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, stat.S_IRUSR | stat.S_IWUSR)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, path)
+    finally:
+        os.unlink(temporary)
 
 
 def _decode(stored: bytes, name: str) -> bytes:

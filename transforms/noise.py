@@ -19,6 +19,7 @@ from fractions import Fraction
 import numpy as np
 from scipy import special
 
+from dpngram.accounting import ParameterError
 from dpngram.transforms.keyed import Prf, standard_normal, tail_normal, uniform
 from dpngram.transforms.levels import Array, Level
 
@@ -54,7 +55,9 @@ class NoisyCut:
 
     def __post_init__(self) -> None:
         if not self.sigma < _MAX_SIGMA:
-            raise ValueError(f"sigma must be below 2^26 for exact sums, got {self.sigma}; the budget is too small.")
+            raise ParameterError(
+                f"sigma must be below 2^26 for exact sums, got {self.sigma:g}: the budget is too small."
+            )
 
     @functools.cached_property
     def step(self) -> int:
@@ -109,7 +112,7 @@ class NoisyCut:
 def spurious_keys(previous: Level, probability: float, prf: Prf, pruning: str) -> Array:
     """Members of V_k, each with `probability`, independently: sorted keys.
 
-    Geometric gaps walk through the ranks [0, |V_k|); the gap is floor(ln U / ln(1-p)) + 1. Including each
+    Geometric gaps walk through the ranks [0, |V_k|); the gap is floor(ln(1-U) / ln(1-p)) + 1. Including each
     member of V_k and then dropping those that some user contributed has exactly the law of the paper's
     Algorithm 1, which draws noise for every member that nobody contributed.
     """
@@ -122,7 +125,8 @@ def spurious_keys(previous: Level, probability: float, prf: Prf, pruning: str) -
         expected = (valid - last) * probability
         batch = int(min(expected + 6 * math.sqrt(expected) + 16, 1 << 22))
         counter = np.arange(drawn, drawn + batch, dtype=np.uint64)
-        gaps = np.floor(np.log(uniform(prf.words(counter, 0))) / log_miss) + 1
+        with np.errstate(divide="ignore"):  # a draw that rounds to 1 is a gap past the end
+            gaps = np.floor(np.log1p(-uniform(prf.words(counter, 0))) / log_miss) + 1
         # A gap beyond the end ends the walk; cut before the sum can overflow.
         steps = np.cumsum(np.minimum(gaps, float(valid) + 1).astype(np.int64)[: _safe_length(valid)]) + last
         ranks.append(steps[steps < valid])

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from dpngram.transforms.columns import Block, binary_array, register_block, split_binary
 from dpngram.transforms.keyed import Prf
+from dpngram.transforms.keys import KeySource
 from dpngram.transforms.tokenizers import TokenColumn
 
 __all__ = ["PostBlock", "PostDigests", "concatenate_posts", "make_posts", "split_posts"]
@@ -27,6 +28,7 @@ class PostBlock(Block):
     ids: Array  # tokens, as rows of the dictionary; the narrowest unsigned integers that hold them
     token_lengths: Array  # bytes of each token of the dictionary; narrow, too
     token_bytes: Array  # uint8
+    key_check: Array  # uint64 scalar: which key made the digests
 
     def __len__(self) -> int:
         return len(self.user)
@@ -44,6 +46,11 @@ class PostDigests:
     user: Prf
     token: Prf
     post: Prf
+    key_check: int
+
+    @classmethod
+    def of(cls, source: KeySource) -> "PostDigests":
+        return cls(source.digest("user"), source.digest("token"), source.digest("post"), source.check)
 
 
 def make_posts(users: pa.Array | None, column: TokenColumn, digests: PostDigests) -> PostBlock:
@@ -68,6 +75,7 @@ def make_posts(users: pa.Array | None, column: TokenColumn, digests: PostDigests
         ids=column.ids,
         token_lengths=_narrow(np.diff(offsets)),
         token_bytes=data,
+        key_check=np.uint64(digests.key_check),
     )
 
 
@@ -98,6 +106,7 @@ def split_posts(block: PostBlock, shards: int) -> Iterator[tuple[int, PostBlock]
                 ids=np.take(used, ids).astype(np.min_scalar_type(len(kept))),
                 token_lengths=_narrow(np.diff(offsets)),
                 token_bytes=data,
+                key_check=block.key_check,
             ),
         )
 
@@ -115,6 +124,7 @@ def concatenate_posts(blocks: Sequence[PostBlock]) -> PostBlock:
         ids=np.concatenate([np.take(row[start:], block.ids) for start, block in zip(starts, blocks, strict=False)]),
         token_lengths=_narrow(np.diff(offsets)),
         token_bytes=data,
+        key_check=blocks[0].key_check,
     )
 
 

@@ -90,18 +90,18 @@ class AddSpuriousGrams(beam.PTransform):
         plan: ExtractionPlan,
         n: int,
         randomness: Randomness,
-        fingerprint: beam.PCollection[bytes],
+        binding: beam.PCollection[bytes],
         parts: beam.PCollection[ReleasedPart],
         pruning: str = "both",
     ) -> None:
         super().__init__()
         self._plan, self._n, self._randomness, self._pruning = plan, n, randomness, pruning
-        self._fingerprint, self._parts = fingerprint, parts
+        self._binding, self._parts = binding, parts
 
     def expand(self, previous: beam.PCollection[Level]) -> beam.PCollection[Level]:
         return previous | "Complete" >> beam.ParDo(
             _CompleteDoFn(self._plan, self._n, self._randomness, self._pruning),
-            fingerprint=beam.pvalue.AsSingleton(self._fingerprint),
+            binding=beam.pvalue.AsSingleton(self._binding),
             parts=beam.pvalue.AsIter(self._parts),
         )
 
@@ -119,7 +119,7 @@ class _CompleteDoFn(beam.DoFn):
         self,
         previous: Level,
         window: Any = beam.DoFn.WindowParam,
-        fingerprint: bytes = b"",
+        binding: bytes = b"",
         parts: Any = (),
     ) -> Iterator[Level]:
         name = window_name(window)
@@ -127,8 +127,8 @@ class _CompleteDoFn(beam.DoFn):
             list(parts),
             previous,
             level_cut(self._plan, self._n, previous, self._pruning),
-            self._source.prf("zero cells", self._n, 0, name, fingerprint),
-            self._source.prf("zero weights", self._n, 0, name, fingerprint),
+            self._source.prf("zero cells", self._n, 0, name, binding),
+            self._source.prf("zero weights", self._n, 0, name, binding),
             self._pruning,
         )
         if len(level):

@@ -74,19 +74,18 @@ def extract_in_memory(
     histogram_shards: int = 1,
 ) -> dict[int, GramTable]:
     """What `ExtractLevels` computes in the global window, by the same functions on arrays, in one process."""
-    digests = PostDigests(*(source.digest(purpose) for purpose in ("user", "token", "post")))
+    digests = PostDigests.of(source)
     pieces: dict[int, list[PostBlock]] = collections.defaultdict(list)
     for document in documents:
         posts = block_posts(document, tokenizer, digests)
         if posts is not None:
             for shard, piece in split_posts(posts, shards):
                 pieces[shard].append(piece)
-    names = {"digest": source.digest("group"), "token_digest": source.digest("token")}
-    users: list[UserBlock] = [group_users(piece, solo=user_per_document, **names) for piece in pieces.values()]
-    fingerprint = _fingerprint(users)
+    users: list[UserBlock] = [group_users(piece, solo=user_per_document, source=source) for piece in pieces.values()]
+    binding = source.binding(_fingerprint(users))
 
     def draw(purpose: str, n: int) -> Prf:
-        return source.prf(purpose, n, 0, b"global", fingerprint)
+        return source.prf(purpose, n, 0, b"global", binding)
 
     level, table, tables = EMPTY_LEVEL, EMPTY_TABLE, {}
     candidates = [all_tokens(block) for block in users]

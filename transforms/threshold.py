@@ -66,7 +66,8 @@ class NoisyThreshold(beam.PTransform):
     Privacy: the Gaussian mechanism of sigma_k on a histogram of L2 sensitivity 1, over a domain that is a function of
     earlier releases (V_k), and for level 1 the threshold rho_1 that hides tokens of a single user (the theorem of
     the paper; docs/privacy.md). The noise of a cell is a keyed function of the gram, so a bundle run twice
-    gives the same release. Windowing: noise, S_{k-1} and rho_k are of the window.
+    gives the same release. Used alone: `taken` of the parts is private, and goes to `AddSpuriousGrams` only.
+    Windowing: noise, S_{k-1} and rho_k are of the window.
     """
 
     def __init__(
@@ -74,16 +75,16 @@ class NoisyThreshold(beam.PTransform):
         plan: ExtractionPlan,
         n: int,
         randomness: Randomness,
-        fingerprint: beam.PCollection[bytes],
+        binding: beam.PCollection[bytes],
         previous: beam.PCollection[Level] | None = None,
         pruning: str = "both",
     ) -> None:
         super().__init__()
         self._plan, self._n, self._randomness, self._pruning = plan, n, randomness, pruning
-        self._fingerprint, self._previous = fingerprint, previous
+        self._binding, self._previous = binding, previous
 
     def expand(self, histogram: beam.PCollection[tuple[int, CellBlock]]) -> beam.PCollection[ReleasedPart]:
-        sides = {"fingerprint": beam.pvalue.AsSingleton(self._fingerprint)}
+        sides = {"binding": beam.pvalue.AsSingleton(self._binding)}
         if self._previous is not None:
             sides["previous"] = beam.pvalue.AsSingleton(self._previous, default_value=EMPTY_LEVEL)
         release = _ReleaseDoFn(self._plan, self._n, self._randomness, self._pruning)
@@ -103,12 +104,12 @@ class _ReleaseDoFn(beam.DoFn):
         self,
         shard: tuple[int, CellBlock],
         window: Any = beam.DoFn.WindowParam,
-        fingerprint: bytes = b"",
+        binding: bytes = b"",
         previous: Any = EMPTY_LEVEL,
     ) -> Iterator[ReleasedPart]:
         name = window_name(window)
         cut = level_cut(self._plan, self._n, previous, self._pruning)
-        walk = self._source.prf("zero cells", self._n, 0, name, fingerprint)
+        walk = self._source.prf("zero cells", self._n, 0, name, binding)
         zero_cells = spurious_keys(previous, cut.zero_probability, walk, self._pruning)
-        noise = self._source.prf("noise", self._n, 0, name, fingerprint)
+        noise = self._source.prf("noise", self._n, 0, name, binding)
         yield release_cells(shard[1], cut, noise, zero_cells)

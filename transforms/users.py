@@ -12,7 +12,6 @@ import apache_beam as beam
 import numpy as np
 
 from dpngram.transforms.columns import Block, register_block, split_binary
-from dpngram.transforms.keyed import Prf
 from dpngram.transforms.keys import KeySource, Randomness
 from dpngram.transforms.levels import Array
 from dpngram.transforms.posts import PostBlock, concatenate_posts, spans
@@ -38,12 +37,18 @@ class UserBlock(Block):
         return len(self.user)
 
 
-def group_users(blocks: Iterable[PostBlock], *, solo: bool, digest: Prf, token_digest: Prf) -> UserBlock:
+def group_users(blocks: Iterable[PostBlock], *, solo: bool, source: KeySource) -> UserBlock:
     """All posts of one shard as users. `solo`: each post is a user, and equal ones are told apart by number.
 
     Privacy: this is where a user becomes one contribution, however many files and bundles the posts came from.
     """
-    posts = concatenate_posts(list(blocks))
+    pieces = list(blocks)
+    for piece in pieces:
+        source.verify(int(piece.key_check))
+        if len(piece.sequence) != (0 if solo else len(piece)):
+            raise ValueError("documents must have users, unless every document is a user of its own.")
+    posts = concatenate_posts(pieces)
+    digest = source.digest("group")
     content = digest.pairs(posts.user, posts.user if solo else posts.sequence)
     order = np.lexsort((posts.user[:, 1], posts.user[:, 0]))
     user = posts.user[order]
@@ -68,7 +73,7 @@ def group_users(blocks: Iterable[PostBlock], *, solo: bool, digest: Prf, token_d
         user_start=np.append(starts[head], total).astype(np.int32),
         ids=ids,
         fingerprint=sum_digests(content),
-        digests=token_digest.strings(offsets, data),
+        digests=source.digest("token").strings(offsets, data),
         token_offsets=offsets,
         token_bytes=data,
     )
@@ -100,19 +105,20 @@ class GroupUsers(beam.PTransform):
 
 
 class _GroupUsersDoFn(beam.DoFn):
+    _source: KeySource
+
     def __init__(self, randomness: Randomness, solo: bool) -> None:
         self._randomness, self._solo = randomness, solo
 
     def setup(self) -> None:
-        source = self._randomness.open()
-        self._digest, self._token_digest = source.digest("group"), source.digest("token")
+        self._source = self._randomness.open()
 
     def process(self, shard: tuple[int, Iterable[PostBlock]]) -> Iterator[UserBlock]:
-        yield group_users(shard[1], solo=self._solo, digest=self._digest, token_digest=self._token_digest)
+        yield group_users(shard[1], solo=self._solo, source=self._source)
 
 
 class BindRelease(beam.PTransform):
-    """UserBlock -> the fingerprint of the content, once the key is known to be free for it.
+    """UserBlock -> the binding of this release: the fingerprint of its content, once the key is free for it.
 
     The sum over all posts of a PRF of (user, tokens), taken from the very blocks that level 1 reads: the same
     for any order, split or format of the same data, and other noise for other data. It has no default: without
@@ -166,5 +172,4 @@ class _BindDoFn(beam.DoFn):
         self._source = self._randomness.open()
 
     def process(self, total: tuple[int, bytes], window: Any = beam.DoFn.WindowParam) -> Iterator[bytes]:
-        self._source.bind(window_name(window), total[1])
-        yield total[1]
+        yield self._source.bind(window_name(window), total[1])

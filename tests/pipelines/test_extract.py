@@ -191,7 +191,8 @@ def test_a_fresh_key_leaves_nothing_behind(corpus, tmp_path, monkeypatch):
     path = write(tmp_path / "in.jsonl", corpus)
     command = [sys.executable, "-m", "dpngram.pipelines.cli", "extract", "--input", path, "--output", tmp_path / "out"]
     done = subprocess.run([*map(str, command), *BUDGET], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"Released [\d,]+ n-grams \([\d, +]+\) into \S+\n", done.stdout)
     assert list((tmp_path / "tmp").iterdir()) == []
 
 

@@ -52,7 +52,7 @@ def test_header_lines_are_skipped_once_per_file(tmp_path):
     (tmp_path / "b").write_bytes(b"h1\nh2\n")
     (tmp_path / "c").write_bytes(b"h1")
     split = reading._SplitDoFn(2)
-    ranges = list(split.process(str(tmp_path / "*")))
+    ranges = list(split.process(json.dumps([str(tmp_path / "*")])))
     assert [r[:3] for r in ranges] == [(str(tmp_path / "a"), 6, 10)]
     assert list(read_lines(ranges[0], 2)) == [b"a\nb\n"]
 
@@ -108,3 +108,46 @@ def test_jsonl_lines_that_cannot_be_used_are_counted():
     for nothing in (b"\n", b"\n\n  \n"):
         block, bad = parse_jsonl(good + nothing + good, "user", "text")
         assert (users(block), bad) == (["a", "a"], 0)
+
+
+def test_what_a_line_gives_depends_on_that_line_alone():
+    """Objects across lines, two on a line, a line that would swallow the next, null, deep and huge values."""
+    good = [b'{"user": "u%d", "text": "x"}' % i for i in range(6)]
+    odd = [
+        b'{"user": "m",\n"text": "q"}',
+        b'{"user": "m", "text": "q"} {"user": "n", "text": "r"}',
+        b'{"user": "m", "text": "q", "o":\n}',
+        b"null",
+        b"{",
+        b"}",
+        b'{"user": "m", "text": "q", "n": ' + b"9" * 5000 + b"}",
+        b'{"user": "m", "text": "q", "n": ' + b"[" * 3000 + b"]" * 3000 + b"}",
+        b'{"user": "m", "text": "q"}\r',
+        b'  {"user": "m", "text": "q"}  ',
+        b'{"user": 99999999999999999999999, "text": "q"}',
+        b'{"user": 5, "text": "q"}',
+        b'{"user": "m", "user": "k", "text": "q"}',
+        b'{"user": "m", "text": "q"}{}',
+        b"{}",
+        b'\xef\xbb\xbf{"user": "bom", "text": "q"}',
+    ]
+    alone = {}
+    for line in [part for entry in odd for part in entry.split(b"\n")]:
+        block, bad = parse_jsonl(line, "user", "text")
+        alone[line] = (users(block) if block is not None else [], bad)
+    random = np.random.default_rng(0)
+    for _ in range(200):
+        lines = [part for i in random.permutation(len(odd))[:3] for part in odd[i].split(b"\n")] + good
+        lines = [lines[i] for i in random.permutation(len(lines))]
+        block, bad = parse_jsonl(b"\n".join(lines) + b"\n" * int(random.integers(0, 2)), "user", "text")
+        expected = [user for line in lines for user in (alone[line][0] if line in alone else [line[10:12].decode()])]
+        assert sorted(users(block)) == sorted(expected)
+        assert bad == sum(alone[line][1] for line in lines if line in alone)
+
+
+def test_a_file_that_several_patterns_name_is_read_once(tmp_path):
+    (tmp_path / "a.txt").write_text("one\n")
+    (tmp_path / "b.txt").write_text("two\n")
+    (tmp_path / "link.txt").symlink_to(tmp_path / "a.txt")
+    found = reading.match_files([str(tmp_path / "*.txt"), str(tmp_path / "a.txt"), f"{tmp_path}/./b*"])
+    assert sorted(found.values()) == [4, 4]

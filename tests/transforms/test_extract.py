@@ -283,6 +283,24 @@ def test_bad_arguments(arguments, message):
         ExtractNgrams("plan")
 
 
+def test_noise_beyond_exact_sums_is_refused_before_any_data_is_read():
+    plan = plan_extraction(epsilon=1e-6, delta=1e-12, max_n=64, max_contributions=1, windows=1000)
+    with pytest.raises(ParameterError, match="sigma must be below"):
+        ExtractNgrams(plan)
+
+
+def test_what_is_no_document():
+    """No sets, whose order differs between workers; no pairs or mappings where users have no id; numpy's integers."""
+    fields = {"user_field": "user", "text_field": "text"}
+    _, bad = collect_documents([("u", {"a", "b"}), ("u", iter("ab"))], user_per_document=False, **fields)
+    assert bad == 2
+    _, bad = collect_documents([("alice", "hi"), {"user": "a"}, 5], user_per_document=True, **fields)
+    assert bad == 3
+    blocks, bad = collect_documents([(np.int64(7), "a"), (7, "b"), ("7", "c")], user_per_document=False, **fields)
+    assert bad == 0
+    assert set(blocks[0].users.to_pylist()) == {b"7"}
+
+
 def test_a_remote_runner_needs_a_key():
     class SomeClusterRunner(FnApiRunner):
         pass

@@ -2,7 +2,9 @@
 
 import os
 import stat
+import threading
 
+import numpy as np
 import pytest
 
 from dpngram.transforms.keys import KeyProblem, KeyReference, KeySource, Randomness
@@ -82,21 +84,60 @@ def test_one_key_one_release(tmp_path):
 
 
 def test_draws_differ_in_every_name(tmp_path):
-    base = {"purpose": "noise", "level": 2, "round_number": 0, "window": b"global", "fingerprint": b"f" * 16}
+    base = {"purpose": "noise", "level": 2, "round_number": 0, "window": b"global"}
     changes = [
         {},
         {"purpose": "clip"},
         {"level": 3},
         {"round_number": 1},
         {"window": b"0:1"},
-        {"fingerprint": b"g" * 16},
     ]
-    import numpy as np
-
     ids = np.arange(4, dtype=np.uint64)
-    draws = [source(tmp_path / "k").prf(**{**base, **change}).words(ids, 0).tobytes() for change in changes]
-    draws += [
-        source(tmp_path / "k", **change).prf(**base).words(ids, 0).tobytes()
-        for change in ({"release": "x"}, {"settings": "[]"}, {"application": "B"})
-    ]
+
+    def draw(keys, fingerprint=b"f" * 16, **change):
+        return keys.prf(**{**base, **change}, binding=keys.binding(fingerprint)).words(ids, 0).tobytes()
+
+    draws = [draw(source(tmp_path / "k"), **change) for change in changes]
+    draws.append(draw(source(tmp_path / "k"), fingerprint=b"g" * 16))
+    for change in ({"release": "x"}, {"settings": "[]"}, {"application": "B"}):
+        draws.append(draw(source(tmp_path / "k", **change)))
     assert len(set(draws)) == len(draws)
+
+
+def test_two_first_uses_at_once_do_not_both_pass(tmp_path):
+    for attempt in range(40):
+        path, passed, gate = tmp_path / f"k{attempt}", [], threading.Barrier(2)
+
+        def use(fingerprint, path=path, passed=passed, gate=gate):
+            keys = source(path)
+            gate.wait()
+            try:
+                keys.bind(b"global", fingerprint)
+                passed.append(fingerprint)
+            except KeyProblem:
+                pass
+
+        threads = [threading.Thread(target=use, args=(letter * 16,)) for letter in (b"f", b"g")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(passed) == 1
+
+
+def test_a_worker_with_another_key_is_found_out():
+    from dpngram.transforms.documents import block_posts, collect_documents
+    from dpngram.transforms.posts import PostDigests
+    from dpngram.transforms.testing import key_source
+    from dpngram.transforms.tokenizers import make_tokenizer
+    from dpngram.transforms.users import group_users
+
+    blocks, _ = collect_documents([("u", "a b")], user_field="", text_field="", user_per_document=False)
+    ours, theirs = key_source(b"a" * 32), key_source(b"b" * 32)
+    pieces = [block_posts(blocks[0], make_tokenizer("words"), PostDigests.of(keys)) for keys in (ours, theirs)]
+    with pytest.raises(KeyProblem, match="workers hold different keys"):
+        group_users(pieces, solo=False, source=ours)
+    with pytest.raises(KeyProblem, match="workers hold different keys"):
+        ours.prf("noise", 1, 0, b"global", theirs.binding(bytes(16)))
+    with pytest.raises(ValueError, match="documents must have users"):
+        group_users(pieces[:1], solo=True, source=ours)

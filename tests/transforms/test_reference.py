@@ -48,7 +48,7 @@ class Reference:
         return (total % 2**128).to_bytes(16, "little")
 
     def draw(self, purpose, k):
-        return self.source.prf(purpose, k, 0, b"global", self.fingerprint)
+        return self.source.prf(purpose, k, 0, b"global", self.source.binding(self.fingerprint))
 
     def run(self):
         sets, released, valid_counts, supports = {}, {}, {}, {}

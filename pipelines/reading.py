@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -174,8 +174,8 @@ class ReadDocuments(beam.PTransform):
         return (
             pbegin
             | "Patterns" >> beam.Create([json.dumps(self._patterns)])  # one element: a file may match several
-            | "Ranges" >> beam.ParDo(_SplitDoFn(self._format.skip_header_lines))
-            | "Spread" >> beam.Reshuffle()
+            | "Ranges" >> beam.ParDo(_SplitDoFn(self._format.skip_header_lines))  # (number, range)
+            | "Spread" >> beam.GroupByKey()  # over the workers
             | "Parse" >> beam.ParDo(_ParseDoFn(self._format))
         )
 
@@ -184,8 +184,11 @@ class _SplitDoFn(beam.DoFn):
     def __init__(self, skip_header_lines: int) -> None:
         self._skip = skip_header_lines
 
-    def process(self, patterns: str) -> Iterator[ByteRange]:
-        for path, size in match_files(json.loads(patterns)).items():
+    def process(self, patterns: str) -> Iterator[tuple[int, ByteRange]]:
+        yield from enumerate(self._ranges(match_files(json.loads(patterns))))
+
+    def _ranges(self, files: dict[str, int]) -> Iterator[ByteRange]:
+        for path, size in files.items():
             compression = CompressionTypes.detect_compression_type(path)
             if compression != CompressionTypes.UNCOMPRESSED:
                 yield ByteRange(path, 0, -1, compression)
@@ -204,12 +207,13 @@ class _ParseDoFn(beam.DoFn):
         self._format = input_format
         self._bad = Metrics.counter("dpngram", "bad_lines")
 
-    def process(self, extent: ByteRange) -> Iterator[DocumentBlock]:
-        for lines in read_lines(extent, self._format.skip_header_lines):
-            block, bad = self._format.parse(lines)
-            self._bad.inc(bad)
-            if block is not None:
-                yield block
+    def process(self, numbered: tuple[int, Iterable[ByteRange]]) -> Iterator[DocumentBlock]:
+        for extent in numbered[1]:
+            for lines in read_lines(extent, self._format.skip_header_lines):
+                block, bad = self._format.parse(lines)
+                self._bad.inc(bad)
+                if block is not None:
+                    yield block
 
 
 def read_lines(extent: ByteRange, skip_header_lines: int) -> Iterator[bytes]:

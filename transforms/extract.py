@@ -2,7 +2,6 @@
 
 import atexit
 import dataclasses
-import json
 import os
 import secrets
 import shutil
@@ -17,7 +16,7 @@ from dpngram.accounting.parameters import check_choice, check_integer
 from dpngram.transforms.columns import Block
 from dpngram.transforms.contribution import ClipAndWeight
 from dpngram.transforms.documents import PreparePosts
-from dpngram.transforms.keys import KeyReference, Randomness
+from dpngram.transforms.keys import KeyReference, Randomness, settings_digest
 from dpngram.transforms.levels import Level
 from dpngram.transforms.noise import NoisyCut
 from dpngram.transforms.released import DecodeGrams, GramTable, Ngram
@@ -165,7 +164,7 @@ class ExtractLevels(beam.PTransform):
         key = self._noise_key or _fresh_key(pipeline)
         key.create_if_missing()
         application = pipeline._current_transform().full_label
-        return Randomness(key, self._release, application, json.dumps(self.settings(), sort_keys=True))
+        return Randomness(key, self._release, application, settings_digest(self.settings()))
 
 
 class ExtractNgrams(ExtractLevels):

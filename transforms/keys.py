@@ -11,7 +11,9 @@ the data; on other data it is other noise.
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import hmac
+import json
 import os
 import secrets
 import stat
@@ -21,7 +23,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from dpngram.transforms.keyed import Prf, derive_key
 
-__all__ = ["ALGORITHM_VERSION", "KeyProblem", "KeyReference", "KeySource", "Randomness"]
+__all__ = ["ALGORITHM_VERSION", "KeyProblem", "KeyReference", "KeySource", "Randomness", "settings_digest"]
 
 # Goes into every derivation. Raise it with any change that alters which noise a cell gets.
 ALGORITHM_VERSION = 1
@@ -116,6 +118,11 @@ class Randomness:
     def open(self) -> "KeySource":
         """Reads the key; called in `DoFn.setup`, on the worker."""
         return KeySource(self, self.key.load())
+
+
+def settings_digest(settings: object) -> str:
+    """Everything that determines the histogram besides the data, as one name; goes into every derivation."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 class KeySource:

@@ -4,7 +4,6 @@ Nothing else in the library imports this module. What it releases under `exact_p
 """
 
 import collections
-import json
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -15,7 +14,7 @@ from dpngram.transforms.contribution import clip_and_weight
 from dpngram.transforms.documents import DocumentBlock, block_posts
 from dpngram.transforms.histogram import CellBlock, merge_cells, split_cells, weighted_cells
 from dpngram.transforms.keyed import Prf
-from dpngram.transforms.keys import KeyReference, KeySource, Randomness
+from dpngram.transforms.keys import KeyReference, KeySource, Randomness, settings_digest
 from dpngram.transforms.levels import EMPTY_LEVEL
 from dpngram.transforms.noise import spurious_keys
 from dpngram.transforms.posts import PostBlock, PostDigests, split_posts
@@ -58,7 +57,7 @@ def exact_plan(*, max_n: int, threshold: float, max_contributions: int = 1000) -
 
 def key_source(key: bytes, settings: object = None, release: str = "", application: str = "ExtractNgrams") -> KeySource:
     """Keyed randomness from key bytes in hand instead of a reference."""
-    randomness = Randomness(KeyReference("env", "unused"), release, application, json.dumps(settings, sort_keys=True))
+    randomness = Randomness(KeyReference("env", "unused"), release, application, settings_digest(settings))
     return KeySource(randomness, key)
 
 

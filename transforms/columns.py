@@ -19,7 +19,7 @@ __all__ = ["Block", "BlockCoder", "binary_array", "register_block", "split_binar
 _MAGIC = b"DPNG\x01\x00\x00\x00"
 _CLASSES: dict[str, type["Block"]] = {}
 _ALIGN = 8
-_PACK_BYTES = 1 << 19  # smaller columns move as fast as they are
+_PACK_BYTES = 1 << 15  # smaller columns move as fast as they are
 Array = np.ndarray[Any, Any]
 
 

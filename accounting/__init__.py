@@ -4,7 +4,8 @@ from dpngram.accounting.explain import guarantee_in_words
 from dpngram.accounting.forecast import users_needed
 from dpngram.accounting.gaussian import compose_sigmas, gaussian_delta, gaussian_epsilon, gaussian_sigma
 from dpngram.accounting.parameters import ParameterError
-from dpngram.accounting.plan import ExtractionPlan, LevelPlan, plan_extraction
+from dpngram.accounting.plan import ExtractionPlan, LevelPlan, RoundPlan, plan_extraction
+from dpngram.accounting.policies import POLICIES, Policy
 from dpngram.accounting.thresholds import (
     expected_spurious,
     first_level_threshold,
@@ -13,9 +14,12 @@ from dpngram.accounting.thresholds import (
 )
 
 __all__ = [
+    "POLICIES",
     "ExtractionPlan",
     "LevelPlan",
     "ParameterError",
+    "Policy",
+    "RoundPlan",
     "compose_sigmas",
     "expected_spurious",
     "first_level_threshold",

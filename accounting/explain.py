@@ -4,9 +4,10 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from dpngram.accounting.forecast import CANDIDATES_PER_GRAM, typical_contributions, users_needed
+from dpngram.accounting.policies import POLICIES
 
 if TYPE_CHECKING:
-    from dpngram.accounting.plan import ExtractionPlan
+    from dpngram.accounting.plan import ExtractionPlan, LevelPlan
 
 __all__ = ["conclude_plan", "explain_plan", "guarantee_in_words", "tabulate_plan"]
 
@@ -32,18 +33,9 @@ def explain_plan(plan: "ExtractionPlan") -> str:
         f"How it is spent. One Gaussian of sigma* = {plan.sigma_star:.6g} would cost as much as the whole run, and "
         f"uses {noise_delta:.3g} of delta; {plan.windows * plan.threshold_delta:.3g} pays for the chance that a "
         "token which only one user has passes the level-1 threshold.",
-        *(
-            f"Level {level.n}: {100 * level.share:.3g} % of the budget, noise sigma = {level.sigma:.6g}, at most "
-            f"{level.max_contributions} distinct {level.n}-gram(s) from each user, "
-            + (
-                f"threshold rho = {level.rho:.6g}."
-                if level.rho is not None
-                else "threshold set from the sizes of what is already public."
-            )
-            for level in plan.levels
-        ),
-        f"Spurious grams. From level 2 on, grams that nobody has may be released; they hide who has the others. Their "
-        f"expected number stays at or below {100 * plan.eta:g} % of what is released.",
+        f"The policy, {plan.policy}: {POLICIES[plan.policy].summary}.",
+        *map(_level_in_words, plan.levels),
+        _spurious_in_words(plan),
         "What an attacker may see. Every released n-gram with its noisy weight, the number released per length, all "
         "thresholds and noise levels, and this plan. Not seen: exact counts, unreleased text, which released grams "
         "are spurious, and the key the noise is drawn with. The noise is a keyed function (AES), so the guarantee "
@@ -54,20 +46,50 @@ def explain_plan(plan: "ExtractionPlan") -> str:
     return "\n\n".join(textwrap.fill(paragraph, 100) for paragraph in paragraphs)
 
 
+def _level_in_words(level: "LevelPlan") -> str:
+    cap, n = level.max_contributions, level.n
+    parts = ", ".join(f"{100 * part.share:.3g} %" for part in level.rounds)
+    rounds = "" if len(level.rounds) == 1 else f", in {len(level.rounds)} rounds of {parts} of it"
+    given = f"all valid {n}-grams of each user" if cap is None else f"at most {cap} distinct {n}-gram(s) from each user"
+    threshold = (
+        "threshold set from what is already public, and noisy tallies"
+        if cap is None
+        else ("threshold set from the sizes of what is already public")
+    )
+    if level.rho is not None:
+        threshold = "threshold rho = " + ", ".join(f"{part.rho:.6g}" for part in level.rounds)
+    return (
+        f"Level {n}: {100 * level.share:.3g} % of the budget{rounds}, noise sigma = {level.sigma:.6g}, {given}, "
+        f"{threshold}."
+    )
+
+
+def _spurious_in_words(plan: "ExtractionPlan") -> str:
+    text = "Spurious grams. From level 2 on, grams that nobody has may be released; they hide who has the others. "
+    if POLICIES[plan.policy].individual:
+        return text + (
+            f"Thresholds are chosen so that their estimated number stays at or below {100 * plan.eta:g} % of what is "
+            "released; the estimate uses the same noisy values, so it is an aim, not a bound. Privacy does not "
+            "depend on it."
+        )
+    return text + f"Their expected number stays at or below {100 * plan.eta:g} % of what is released."
+
+
 def tabulate_plan(plan: "ExtractionPlan") -> str:
     """The plan as an aligned table; `users` are those who must share a gram for it to be released."""
     header = ["n", "share of budget", "noise sigma", "threshold rho", "grams per user", "users for 50 %", "for 99 %"]
     rows = []
     for level in plan.levels:
         rho = plan.threshold(level.n, 1_000_000, 1_000_000 * CANDIDATES_PER_GRAM) if level.rho is None else level.rho
-        sizes = typical_contributions(level.max_contributions)
+        sizes = typical_contributions(plan, level.n)
+        cap = level.max_contributions
         rows.append(
             [
                 str(level.n),
                 f"{100 * level.share:.2f} %",
                 f"{level.sigma:.5f}",
                 f"{rho:.4f}" + ("*" if level.rho is None else " "),
-                f"<= {level.max_contributions:,}",
+                "all" if cap is None else f"<= {cap:,}",
                 " / ".join(f"{users_needed(plan, level.n, size, 0.5):,}" for size in sizes),
                 " / ".join(f"{users_needed(plan, level.n, size, 0.99):,}" for size in sizes),
             ]
@@ -75,12 +97,14 @@ def tabulate_plan(plan: "ExtractionPlan") -> str:
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in [header, *rows]]
     lines.insert(1, "  ".join("-" * width for width in widths))
-    sizes = typical_contributions(plan.levels[0].max_contributions)
+    sizes = typical_contributions(plan, 1)
     given = ", ".join(f"{size:,}" for size in sizes[:-1])
     notes = [
         f"users: how many must share a gram, if each gives {f'{given} or ' if given else ''}{sizes[-1]:,} grams at "
         "that level (level 1's cap; others likewise)."
     ]
+    if len(plan.levels[0].rounds) > 1:
+        notes.append("threshold of level 1: the lowest of its rounds, each with its own share of the level's budget.")
     if plan.max_n > 1:
         notes.append(
             f"*: follows from the release; shown for {CANDIDATES_PER_GRAM:,} valid candidates per released "
@@ -91,10 +115,10 @@ def tabulate_plan(plan: "ExtractionPlan") -> str:
 
 def conclude_plan(plan: "ExtractionPlan") -> str:
     """One line: what this budget buys."""
-    size = typical_contributions(plan.levels[0].max_contributions)[-1]
+    size = typical_contributions(plan, 1)[-1]
     first = users_needed(plan, 1, size, 0.5)
     text = f"In short: a word needs about {first:,} users to be released"
     if plan.max_n > 1:
-        last = typical_contributions(plan.levels[-1].max_contributions)[-1]
+        last = typical_contributions(plan, plan.max_n)[-1]
         text += f", a {plan.max_n}-gram about {users_needed(plan, plan.max_n, last, 0.5):,}"
     return text + f" (even odds, every user at the cap of {size:,})."

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from scipy import special
 
-from dpngram.accounting.parameters import check_integer, check_number
+from dpngram.accounting.parameters import MAX_CONTRIBUTIONS, check_integer, check_number
+from dpngram.accounting.policies import POLICIES
 
 if TYPE_CHECKING:
     from dpngram.accounting.plan import ExtractionPlan
@@ -28,20 +29,29 @@ def users_needed(
     """How many users must have an n-gram for it to be released with `probability`.
 
     Each of them gives `contributions` grams at this level, the gram among them, so it weighs
-    1/sqrt(contributions) with each; it passes when the sum exceeds rho_n by the noise's quantile.
+    1/sqrt(contributions) with each; it passes when the sum exceeds rho_n by the noise's quantile. Under `plus` that
+    weight is times the root of the share of the level and round; the best round counts, and what users save, the
+    guide and the strata, which make fewer users do, are left out.
     """
     level = plan.level(check_integer("n", n, 1, plan.max_n))
-    given = check_integer("contributions", contributions, 1, level.max_contributions)
+    given = check_integer("contributions", contributions, 1, level.max_contributions or MAX_CONTRIBUTIONS)
     check_number("probability", probability, 0.0, 1.0, low_open=True, high_open=True)
     check_number("candidates_per_gram", candidates_per_gram, 1, 1e18)
     # The ratio only; level_threshold takes it as a pair.
     rho = plan.threshold(n, 1_000_000, math.ceil(1_000_000 * candidates_per_gram))
-    needed = (rho + level.sigma * float(special.ndtri(probability))) * math.sqrt(given)
+    quantile = level.sigma * float(special.ndtri(probability))
+    individual = POLICIES[plan.policy].individual
+    needed = min(
+        ((rho if part.rho is None else part.rho) + quantile)
+        * math.sqrt(given / (level.share * part.share if individual else 1.0))
+        for part in level.rounds
+    )
     return max(1, math.ceil(needed))
 
 
-def typical_contributions(cap: int) -> tuple[int, ...]:
-    """A light, a middling and a heavy user under this cap: 1, its square root, the cap itself."""
+def typical_contributions(plan: "ExtractionPlan", n: int) -> tuple[int, ...]:
+    """A light, a middling and a heavy user: 1 gram, the square root of the cap (or of level 1's), the cap itself."""
+    cap = plan.level(n).max_contributions or plan.level(1).max_contributions or 1
     return tuple(sorted({1, math.isqrt(cap), cap}))
 
 
@@ -56,5 +66,5 @@ def users_needed_table(plan: "ExtractionPlan") -> list[dict[str, Any]]:
             "p99": users_needed(plan, level.n, contributions, 0.99),
         }
         for level in plan.levels
-        for contributions in typical_contributions(level.max_contributions)
+        for contributions in typical_contributions(plan, level.n)
     ]

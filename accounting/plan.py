@@ -19,44 +19,64 @@ from dpngram.accounting.parameters import (
     check_sequence,
     check_sigma,
 )
+from dpngram.accounting.policies import POLICIES, Policy
 from dpngram.accounting.schedules import explicit_shares, geometric_shares, level_sigmas
 from dpngram.accounting.thresholds import RHO_1_SLACK, first_level_threshold, level_threshold
 
-__all__ = ["POLICIES", "ExtractionPlan", "LevelPlan", "plan_extraction"]
+__all__ = ["ExtractionPlan", "LevelPlan", "RoundPlan", "plan_extraction"]
 
-POLICIES = ("paper",)
 FORMAT_VERSION = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class RoundPlan:
+    """One query of a level: its share of the level's budget, and at level 1 its threshold."""
+
+    share: float
+    rho: float | None = None
+
+    def __post_init__(self) -> None:
+        check_number("round share", self.share, 0.0, 1.0, low_open=True)
+        if self.rho is not None:
+            check_number("round rho", self.rho, -1e100, 1e100)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class LevelPlan:
-    """What one level may spend. `rho` is set for level 1 only; later ones follow from the release."""
+    """What one level may spend, and in which rounds."""
 
     n: int
     share: float
     sigma: float
-    max_contributions: int
-    rho: float | None = None
+    max_contributions: int | None  # None: all of a user's grams
+    rounds: tuple[RoundPlan, ...]
 
     def __post_init__(self) -> None:
         check_integer("level n", self.n, 1, MAX_N)
         check_number("level share", self.share, 0.0, 1.0, low_open=True)
         check_sigma(self.sigma)
-        check_integer("max_contributions", self.max_contributions, 1, MAX_CONTRIBUTIONS)
-        if (self.rho is None) != (self.n > 1):
-            raise ParameterError(f"level rho must be given for level 1 and for no other, got {self.rho} at {self.n}.")
-        if self.rho is not None:
-            check_number("level rho", self.rho, -1e100, 1e100)
+        if self.max_contributions is not None:
+            check_integer("max_contributions", self.max_contributions, 1, MAX_CONTRIBUTIONS)
+        if not self.rounds or math.fsum(part.share for part in self.rounds) > 1 + 1e-12:
+            raise ParameterError(f"the rounds of level {self.n} must be at least one, with shares of at most 1 in all.")
+        if any((part.rho is None) != (self.n > 1) for part in self.rounds):
+            raise ParameterError(f"rho must be given for level 1 and for no other, got {self.rounds} at {self.n}.")
+
+    @property
+    def rho(self) -> float | None:
+        """Level 1: the (lowest) threshold. Later ones follow from the release."""
+        return None if self.n > 1 else min(part.rho for part in self.rounds if part.rho is not None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExtractionPlan:
     """The parameters of one extraction. A plan that does not meet its own (epsilon, delta) cannot exist.
 
-    Privacy (both directions of the paper's theorem, see docs/privacy.md): over `windows` releases a
-    user moves Gaussian queries of total 1/sigma*^2 = sum 1/sigma_k^2, and each release shows a token
-    that only this user has with probability at most `threshold_delta`. With d the sum of these,
-    the release is (epsilon, delta)-DP if
+    Privacy (both directions of the paper's theorem, see docs/privacy.md): over `windows` releases a user moves
+    Gaussian queries of total 1/sigma*^2, and each release shows a token that only this user has with probability
+    at most `threshold_delta`. Under `paper` a user moves every level by at most 1, and 1/sigma*^2 is the sum of the
+    1/sigma_k^2; under `plus` all that a user ever gives has norm at most 1, and sigma* is the one sigma of all
+    levels. With d the sum of the probabilities, the release is (epsilon, delta)-DP if
 
         delta_G(epsilon) + d <= delta         (a user is added)
         delta_G(epsilon + ln(1 - d)) <= delta (a user is removed).
@@ -71,7 +91,7 @@ class ExtractionPlan:
     levels: tuple[LevelPlan, ...]
 
     def __post_init__(self) -> None:
-        check_choice("policy", self.policy, POLICIES)
+        check_choice("policy", self.policy, tuple(POLICIES))
         check_epsilon(self.epsilon)
         check_delta(self.delta)
         check_number("eta", self.eta, 0.0, 1.0, low_open=True, high_open=True)
@@ -79,6 +99,10 @@ class ExtractionPlan:
         check_number("threshold_delta", self.threshold_delta, 0.0, 1.0, low_open=True, high_open=True)
         if [level.n for level in self.levels] != list(range(1, self.max_n + 1)) or not self.levels:
             raise ParameterError("levels must be numbered 1, 2, ... without a gap.")
+        if not POLICIES[self.policy].individual and any(
+            level.max_contributions is None or len(level.rounds) > 1 for level in self.levels
+        ):
+            raise ParameterError(f"levels of policy {self.policy} must have max_contributions, and one round.")
         self._check_guarantee()
 
     def _check_guarantee(self) -> None:
@@ -91,9 +115,12 @@ class ExtractionPlan:
                 f"the noise of this plan does not give ({self.epsilon:g}, {self.delta:g})-differential privacy."
             )
         first = self.levels[0]
-        needed = first_level_threshold(first.sigma, first.max_contributions, self.threshold_delta)
-        if first.rho is None or first.rho < needed - abs(needed) * RHO_1_SLACK:
-            raise ParameterError(f"the level-1 threshold must be at least {needed:.9g}, got {first.rho}.")
+        if math.fsum(part.share for part in first.rounds) > 1:  # exactly: their probabilities must not exceed d
+            raise ParameterError("the rounds of level 1 must have shares of at most 1 in all.")
+        for part in first.rounds:
+            needed = _round_threshold(first.sigma, first.max_contributions, self.threshold_delta, part.share)
+            if part.rho is None or part.rho < needed - abs(needed) * RHO_1_SLACK:
+                raise ParameterError(f"the level-1 threshold must be at least {needed:.9g}, got {part.rho}.")
 
     @property
     def max_n(self) -> int:
@@ -103,13 +130,18 @@ class ExtractionPlan:
     @property
     def sigma_star(self) -> float:
         """The noise of the one Gaussian that costs as much as the whole run, all windows together."""
-        return compose_sigmas(level.sigma for level in self.levels) / math.sqrt(self.windows)
+        sigmas = [level.sigma for level in self.levels]
+        one_release = compose_sigmas([min(sigmas)] if POLICIES[self.policy].individual else sigmas)
+        return one_release / math.sqrt(self.windows)
 
     def level(self, n: int) -> LevelPlan:
         return self.levels[n - 1]
 
     def threshold(self, n: int, previous: int, valid: int) -> float:
-        """rho_n, given the sizes of S_{n-1} and V_n, which are functions of the release so far."""
+        """rho_n, given the sizes of S_{n-1} and V_n, which are functions of the release so far.
+
+        Under `plus` thresholds from level 2 on are chosen by stratum; this is what they would be with one stratum.
+        """
         level = self.level(n)
         if level.rho is not None:
             return level.rho
@@ -126,6 +158,8 @@ class ExtractionPlan:
         from dpngram.accounting.forecast import users_needed_table
 
         fields = dataclasses.asdict(self)
+        for level, written in zip(self.levels, fields["levels"], strict=True):
+            written["rho"] = level.rho
         derived = {"max_n": self.max_n, "sigma_star": self.sigma_star, "users_needed": users_needed_table(self)}
         return json.dumps({"format_version": FORMAT_VERSION, **fields, "derived": derived}, indent=2)
 
@@ -146,9 +180,7 @@ class ExtractionPlan:
         if not isinstance(levels, list) or not all(isinstance(level, dict) for level in levels):
             raise ParameterError("plan levels must be a list of objects.")
         _check_fields(cls, {**document, "levels": None})
-        for level in levels:
-            _check_fields(LevelPlan, level)
-        return cls(levels=tuple(LevelPlan(**level) for level in levels), **document)
+        return cls(levels=tuple(map(_read_level, levels)), **document)
 
 
 def plan_extraction(
@@ -158,7 +190,7 @@ def plan_extraction(
     max_n: int,
     max_contributions: Any,
     eta: float = 0.01,
-    decay: float = 1.0,
+    decay: float | None = None,
     shares: Any = None,
     windows: int = 1,
     policy: str = "paper",
@@ -169,44 +201,52 @@ def plan_extraction(
         epsilon, delta: the guarantee for one user, over the whole run.
         max_n: T, the length of the longest n-gram.
         max_contributions: the most distinct grams one user may give at a level (the paper's Delta):
-            one number, or a list with one per level.
+            one number, or a list with one per level. Policy `plus` clips level 1 only, and takes one number.
         eta: the expected share of spurious grams (released, though no user has them) stays below this.
-        decay: sigma_k = decay * sigma_{k-1}. Below 1 spends more on long grams.
+        decay: sigma_k = decay * sigma_{k-1}, or for `plus` the same division of the users' budgets. Below 1 spends
+            more on long grams. Default: 1, and 0.8^-0.5 for `plus`.
         shares: instead of `decay`, the share of the budget for each level, in any unit.
         windows: how many windows (releases) one user may take part in.
-        policy: "paper", the algorithm of Kim et al. (2021).
+        policy: "paper", the algorithm of Kim et al. (2021), or "plus", which releases about twice as much.
     """
-    policy = check_choice("policy", policy, POLICIES)
+    rule = POLICIES[check_choice("policy", policy, tuple(POLICIES))]
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     eta = check_number("eta", eta, 0.0, 1.0, low_open=True, high_open=True)
     max_n = check_integer("max_n", max_n, 1, MAX_N)
     windows = check_integer("windows", windows, 1, MAX_WINDOWS)
-    caps = _contribution_caps(max_contributions, max_n)
+    caps = _contribution_caps(max_contributions, max_n, rule)
     if shares is None:
-        level_shares = geometric_shares(max_n, decay)
-    elif decay != 1.0:
-        raise ParameterError(f"decay must be left at 1 when shares are given, got {decay}.")
+        level_shares = geometric_shares(max_n, rule.decay if decay is None else decay)
+    elif decay is not None:
+        raise ParameterError(f"decay must be left out when shares are given, got {decay}.")
     else:
         level_shares = explicit_shares(max_n, shares)
 
-    # Half of delta pays for the noise, half for tokens that only one user has (the paper's theorem).
-    spent = delta / 2
+    # A part of delta pays for the noise, the rest for tokens that only one user has (the paper's theorem).
+    spent = delta * rule.token_share
     sigma_star = max(sigma_for(epsilon, delta - spent), sigma_for(epsilon + math.log1p(-spent), delta))
-    sigmas = level_sigmas(sigma_star, level_shares, windows)
+    sigmas = level_sigmas(sigma_star, (1.0,), windows) * max_n
+    if not rule.individual:
+        sigmas = level_sigmas(sigma_star, level_shares, windows)
     threshold_delta = math.nextafter(spent / windows, 0) if windows > 1 else spent
-    rho_1 = first_level_threshold(sigmas[0], caps[0], threshold_delta)
     levels = tuple(
         LevelPlan(
             n=n,
             share=level_shares[n - 1],
             sigma=sigmas[n - 1],
             max_contributions=caps[n - 1],
-            rho=rho_1 if n == 1 else None,
+            rounds=tuple(
+                RoundPlan(
+                    share=part,
+                    rho=_round_threshold(sigmas[0], caps[0], threshold_delta, part) if n == 1 else None,
+                )
+                for part in rule.rounds(n)
+            ),
         )
         for n in range(1, max_n + 1)
     )
     return ExtractionPlan(
-        policy=policy,
+        policy=rule.name,
         epsilon=epsilon,
         delta=delta,
         eta=eta,
@@ -216,11 +256,40 @@ def plan_extraction(
     )
 
 
-def _contribution_caps(value: Any, max_n: int) -> tuple[int, ...]:
+def _round_threshold(sigma: float, cap: int | None, delta: float, share: float) -> float:
+    """rho_{1,r}: t <= cap tokens that only one user has get at most sqrt(share/t) each, and delta * share in all."""
+    if cap is None:
+        raise ParameterError("level 1 must have max_contributions: its threshold depends on them.")
+    return first_level_threshold(
+        sigma, cap, delta * share, weight=math.sqrt(share) * (1 + 2.0**-50) if share < 1 else 1.0
+    )
+
+
+def _contribution_caps(value: Any, max_n: int, rule: Policy) -> tuple[int | None, ...]:
+    if rule.individual:
+        if isinstance(value, (list, tuple)):
+            raise ParameterError(
+                f"max_contributions must be one number with policy {rule.name}, which clips level 1 only."
+            )
+        return (check_integer("max_contributions", value, 1, MAX_CONTRIBUTIONS), *[None] * (max_n - 1))
     given = [value] * max_n
     if isinstance(value, (list, tuple)):
         given = check_sequence("max_contributions", value, max_n, "whole numbers")
     return tuple(check_integer("max_contributions", cap, 1, MAX_CONTRIBUTIONS) for cap in given)
+
+
+def _read_level(fields: dict[str, Any]) -> LevelPlan:
+    rho = fields.pop("rho", None)
+    _check_fields(LevelPlan, fields)
+    rounds = fields.pop("rounds")
+    if not isinstance(rounds, list) or not all(isinstance(part, dict) for part in rounds):
+        raise ParameterError("plan rounds must be a list of objects.")
+    for part in rounds:
+        _check_fields(RoundPlan, part)
+    level = LevelPlan(rounds=tuple(RoundPlan(**part) for part in rounds), **fields)
+    if rho != level.rho:
+        raise ParameterError(f"plan rho of level {level.n} must be the lowest of its rounds, got {rho!r:.40}.")
+    return level
 
 
 def _check_fields(cls: type, given: dict[str, Any]) -> None:

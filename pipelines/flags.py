@@ -4,8 +4,7 @@ import argparse
 import sys
 from typing import Any, NoReturn
 
-from dpngram.accounting import ExtractionPlan, plan_extraction
-from dpngram.accounting.plan import POLICIES
+from dpngram.accounting import POLICIES, ExtractionPlan, plan_extraction
 
 __all__ = ["OneLineParser", "add_budget_flags", "number_list", "number_or_text", "plan_from_flags", "print_error"]
 
@@ -65,7 +64,9 @@ def add_budget_flags(parser: argparse.ArgumentParser) -> None:
         "--eta", type=number_or_text, default=0.01, help="bound on the expected share of spurious grams (default 0.01)"
     )
     budget.add_argument(
-        "--decay", type=number_or_text, default=1.0, help="sigma_k = decay * sigma_(k-1); below 1 favours long grams"
+        "--decay",
+        type=number_or_text,
+        help="sigma_k = decay * sigma_(k-1); below 1 favours long grams (default 1; plus: 1.118)",
     )
     budget.add_argument("--shares", type=number_list, help="instead of --decay: budget share of each level (1,1,2,...)")
     budget.add_argument(

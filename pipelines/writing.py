@@ -95,7 +95,7 @@ class _WriteLevelDoFn(beam.DoFn):
             "n": n,
             "released": len(table),
             "sigma": self._plan.level(n).sigma,
-            "rho": self._plan.threshold(n, len(previous), valid),
+            "rho": float(table.rho) if len(table) else self._plan.threshold(n, len(previous), valid),
             "valid": valid if n > 1 else None,
             "file": name,
             "bytes": len(data),

@@ -7,12 +7,13 @@ before and writes its own, so that after level 1 no token is seen again.
 import dataclasses
 
 import numpy as np
+import pyarrow as pa
 
-from dpngram.transforms.columns import Block, register_block
-from dpngram.transforms.levels import Array, pack_keys
+from dpngram.transforms.columns import Block, binary_array, register_block, split_binary
+from dpngram.transforms.levels import EMPTY_LEVEL, Array, Level, pack_keys
 from dpngram.transforms.users import UserBlock
 
-__all__ = ["CandidateBlock", "all_tokens", "make_postings"]
+__all__ = ["CandidateBlock", "all_tokens", "make_postings", "open_candidates"]
 
 
 @register_block
@@ -26,6 +27,10 @@ class CandidateBlock(Block):
     gram_start: Array  # int32, grams + 1: ranges of `positions`
     positions: Array  # int32: where each gram starts, ascending within a gram
     words: Array  # int32 per position, the row in S_1 or -1; empty unless one-side pruning needs it
+    # Policy plus only, empty otherwise:
+    guide: Array  # uint32, one per gram: lambda in units of 2^-16; see guide.py
+    budget: Array  # uint64, one per user: what is left; see budgets.py
+    allowance: Array  # uint64, one per user: what this level may spend of it
     # Level 1 only, empty afterwards: the tokens behind `grams`.
     digests: Array
     token_offsets: Array
@@ -44,22 +49,58 @@ class CandidateBlock(Block):
         rows = np.repeat(np.arange(len(self.user), dtype=np.int32), np.diff(self.user_start))
         return np.take(rows, self.positions)
 
+    def held(self) -> Array:
+        """Which positions hold a candidate."""
+        held = np.zeros(self.length, bool)
+        held[self.positions] = True
+        return held
 
-def all_tokens(block: UserBlock) -> CandidateBlock:
-    """Level 1: every token is a candidate."""
-    positions = np.flatnonzero(block.ids != len(block.digests)).astype(np.int32)
-    ids = np.take(block.ids, positions).astype(np.uint64)
-    _, gram_start, positions = _sorted_postings(ids, len(block.digests), positions, len(block.ids))
+
+def open_candidates(block: UserBlock | CandidateBlock, released: Level) -> CandidateBlock:
+    """What these users may still contribute at this level: all but what its earlier rounds have released."""
+    if isinstance(block, UserBlock):
+        return all_tokens(block, released)
+    if not len(released):
+        return block
+    fresh = released.find(block.grams) < 0
+    counts = np.diff(block.gram_start)
+    return dataclasses.replace(
+        block,
+        grams=block.grams[fresh],
+        gram_start=np.append(0, np.cumsum(counts[fresh])).astype(np.int32),
+        positions=block.positions[np.repeat(fresh, counts)],
+        guide=block.guide[fresh] if len(block.guide) else block.guide,
+    )
+
+
+def all_tokens(block: UserBlock, released: Level = EMPTY_LEVEL) -> CandidateBlock:
+    """Level 1: every token is a candidate, unless it is released already."""
+    ids, digests = block.ids, block.digests
+    offsets, data = block.token_offsets, block.token_bytes
+    held = block.held()
+    if len(released):
+        fresh = released.find_tokens(digests) < 0
+        renumbered = np.append(np.cumsum(fresh) - 1, 0)
+        held &= np.append(fresh, False)[ids]
+        ids, digests = renumbered[ids], digests[fresh]
+        offsets, data = split_binary(binary_array(offsets, data).take(pa.array(np.flatnonzero(fresh))))
+    positions = np.flatnonzero(held).astype(np.int32)
+    _, gram_start, positions = _sorted_postings(
+        np.take(ids, positions).astype(np.uint64), len(digests), positions, len(block.ids)
+    )
     return CandidateBlock(
         user=block.user,
         user_start=block.user_start,
-        grams=block.digests[:, 0],  # every row of the dictionary occurs
+        grams=digests[:, 0],  # every row of the dictionary occurs
         gram_start=gram_start,
         positions=positions,
         words=np.zeros(0, np.int32),
-        digests=block.digests,
-        token_offsets=block.token_offsets,
-        token_bytes=block.token_bytes,
+        guide=np.zeros(0, np.uint32),
+        budget=block.budget,
+        allowance=block.allowance,
+        digests=digests,
+        token_offsets=offsets,
+        token_bytes=data,
     )
 
 

@@ -122,6 +122,9 @@ def register_block(cls: _BlockType) -> _BlockType:
     return cls
 
 
+beam.coders.registry.register_coder(Block, BlockCoder)  # for collections of several kinds
+
+
 def binary_array(offsets: Array, data: Array) -> pa.Array:
     """Two columns (int64 offsets of n+1 strings, their bytes) as an Arrow array, without a copy."""
     return pa.LargeBinaryArray.from_buffers(

@@ -1,4 +1,4 @@
-"""What each user gives: at most Delta_k distinct grams, weights of L2 norm at most 1."""
+"""What each user gives: which distinct grams, and how much weight to each."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,35 +6,47 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
-from dpngram.accounting import LevelPlan
-from dpngram.transforms.candidates import CandidateBlock, all_tokens
+from dpngram.transforms.candidates import CandidateBlock, open_candidates
 from dpngram.transforms.columns import Block
 from dpngram.transforms.histogram import CellBlock, MergeCells, split_cells, weighted_cells
 from dpngram.transforms.keyed import Prf
-from dpngram.transforms.keys import KeySource, Randomness
-from dpngram.transforms.levels import Array
+from dpngram.transforms.levels import EMPTY_LEVEL, Array, Level
 from dpngram.transforms.noise import weight_table
-from dpngram.transforms.users import UserBlock
-from dpngram.transforms.windows import window_name
+from dpngram.transforms.rounds import Round, RoundDoFn
 
-__all__ = ["ClipAndWeight", "clip_and_weight"]
+__all__ = ["ClipAndWeight", "clip_and_weight", "clip_grams", "sum_by_gram"]
 
 
 def clip_and_weight(block: CandidateBlock, cap: int, clip: Prf) -> Array:
     """The weight of each gram of the block, summed over its users, in units of 2^-32.
 
-    A user with t grams gives floor(2^32/sqrt(t)) to each; one with more than `cap` keeps the `cap` grams with
-    the smallest keyed values of (user, gram): a uniform choice, the same in any order and on any worker.
+    A user with t grams gives floor(2^32/sqrt(t)) to each; one with more than `cap` keeps `cap` of them.
+    """
+    user, kept, given = clip_grams(block, cap, clip)
+    weight = np.take(np.take(weight_table(cap), given), user)
+    return sum_by_gram(block, weight * kept)
+
+
+def clip_grams(block: CandidateBlock, cap: int | None, clip: Prf) -> tuple[Array, Array, Array]:
+    """For each posting its user and whether it counts: once for each gram of the user, and for `cap` grams at most.
+
+    A user with more than `cap` grams keeps those with the smallest keyed values of (user, gram): a uniform choice,
+    the same in any order and on any worker. The third column is the number of grams that each user keeps.
     """
     user = block.owners()
     # Within a gram positions ascend, and users with them: repeats are neighbours.
     first = np.append(True, user[1:] != user[:-1])[: len(user)]
     first[block.gram_start[:-1]] = True
     given = np.bincount(user[first], minlength=len(block))
-    if (given > cap).any():
+    if cap is not None and (given > cap).any():
         _clip(block, user, first, given, cap, clip)
-    weight = np.take(np.take(weight_table(cap), np.minimum(given, cap)), user)
-    return np.add.reduceat(weight * first, block.gram_start[:-1]) if len(user) else np.zeros(0, np.int64)
+        given = np.minimum(given, cap)
+    return user, first, given
+
+
+def sum_by_gram(block: CandidateBlock, weight: Array) -> Array:
+    """The sum over each gram's postings."""
+    return np.add.reduceat(weight, block.gram_start[:-1]) if len(weight) else np.zeros(0, np.int64)
 
 
 def _clip(block: CandidateBlock, user: Array, first: Array, given: Array, cap: int, clip: Prf) -> None:
@@ -60,42 +72,59 @@ def _clip(block: CandidateBlock, user: Array, first: Array, given: Array, cap: i
 
 
 class ClipAndWeight(beam.PTransform):
-    """UserBlock (level 1) or CandidateBlock -> (shard, CellBlock): H_k, the weighted histogram of the level.
+    """Users -> (users, (shard, CellBlock)): H_k, the weighted histogram of one round of a level.
 
-    Privacy: a user is in one block and gives t <= Delta_k grams floor(2^32/sqrt(t)) each, so the user's vector has
-    L2 norm at most 1, exactly. Nothing is released here. Windowing: one histogram per window.
+    Level 1 takes UserBlocks, later levels the CandidateBlocks of `ValidityFilter`; the users that come out are those
+    that went in, with what this round took from their budgets (policy `plus`).
+
+    Privacy: a user is in one block. Under `paper` it gives t <= Delta_k grams floor(2^32/sqrt(t)) each, so the
+    user's vector has L2 norm at most 1, exactly. Under `plus` it pays for what it gives from its budget
+    (budgets.py), so all its vectors together have norm at most 1. What it gives depends on its own text, its own
+    keyed draws and earlier releases. Nothing is released here. Windowing: one histogram per window.
     """
 
-    def __init__(self, level: LevelPlan, randomness: Randomness, binding: beam.PCollection[bytes], shards: int) -> None:
+    USERS, CELLS = "users", "cells"
+
+    def __init__(
+        self,
+        round_: Round,
+        binding: beam.PCollection[bytes],
+        shards: int,
+        released: beam.PCollection[Level] | None = None,
+    ) -> None:
         super().__init__()
-        self._level, self._randomness, self._binding, self._shards = level, randomness, binding, shards
+        self._round, self._binding, self._shards, self._released = round_, binding, shards, released
 
-    def expand(self, users: beam.PCollection[Block]) -> beam.PCollection[tuple[int, CellBlock]]:
-        return (
-            users
-            | "Weigh"
-            >> beam.ParDo(
-                _WeighDoFn(self._level, self._randomness, self._shards),
-                binding=beam.pvalue.AsSingleton(self._binding),
-            )  # (shard, cells of one block)
-            | "Sum" >> beam.CombinePerKey(MergeCells())  # (shard, cells of all users)
-        )
+    def expand(self, users: beam.PCollection[Block]) -> Any:  # (PCollection[Block], PCollection[(int, CellBlock)])
+        weighed = users | "Weigh" >> beam.ParDo(
+            _WeighDoFn(self._round, self._shards), **self._round.sides(self._binding, released=self._released)
+        ).with_outputs(self.USERS, main=self.CELLS)  # (shard, cells of one block)
+        weighed[self.CELLS].element_type = beam.typehints.Tuple[int, CellBlock]
+        weighed[self.USERS].element_type = Block
+        histogram = weighed[self.CELLS] | "Sum" >> beam.CombinePerKey(MergeCells())  # (shard, cells of all users)
+        if not self._round.policy.keeps_budgets:
+            return users, histogram
+        return weighed[self.USERS], histogram
 
 
-class _WeighDoFn(beam.DoFn):
-    _source: KeySource
-
-    def __init__(self, level: LevelPlan, randomness: Randomness, shards: int) -> None:
-        self._level, self._randomness, self._shards = level, randomness, shards
-
-    def setup(self) -> None:
-        self._source = self._randomness.open()
+class _WeighDoFn(RoundDoFn):
+    def __init__(self, round_: Round, shards: int) -> None:
+        super().__init__(round_)
+        self._shards = shards
 
     def process(
-        self, users: Block, window: Any = beam.DoFn.WindowParam, binding: bytes = b""
-    ) -> Iterator[tuple[int, CellBlock]]:
-        # At level 1 every token is a candidate; sorting them here keeps what the level reads small.
-        block: Any = all_tokens(users) if isinstance(users, UserBlock) else users
-        clip = self._source.prf("clip", self._level.n, 0, window_name(window), binding)
-        weight = clip_and_weight(block, self._level.max_contributions, clip)
-        yield from split_cells(weighted_cells(block, weight), self._shards)
+        self,
+        users: Block,
+        window: Any = beam.DoFn.WindowParam,
+        binding: bytes = b"",
+        released: Any = EMPTY_LEVEL,
+    ) -> Iterator[Any]:
+        policy = self._round.policy
+        block = policy.allow(users, self._round) if self._round.number == 0 else users
+        candidates = open_candidates(block, released)  # type: ignore[arg-type]
+        weight, users_after = policy.weigh(block, candidates, self._round, self.draws(window, binding)("clip"))
+        cells = weighted_cells(candidates, weight)
+        if len(cells):
+            yield from split_cells(cells, self._shards)
+        if users_after is not None:
+            yield beam.pvalue.TaggedOutput(ClipAndWeight.USERS, users_after)

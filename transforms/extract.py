@@ -6,7 +6,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -18,8 +18,9 @@ from dpngram.transforms.contribution import ClipAndWeight
 from dpngram.transforms.documents import PreparePosts
 from dpngram.transforms.keys import KeyReference, Randomness, settings_digest
 from dpngram.transforms.levels import Level
-from dpngram.transforms.noise import NoisyCut
+from dpngram.transforms.policies import make_policy
 from dpngram.transforms.released import DecodeGrams, GramTable, Ngram
+from dpngram.transforms.rounds import Round
 from dpngram.transforms.spurious import AddSpuriousGrams, CollectTokens
 from dpngram.transforms.threshold import NoisyThreshold
 from dpngram.transforms.tokenizers import make_tokenizer
@@ -37,40 +38,39 @@ _BLOCKS_PER_SHARD = 8
 class ExtractLevel(beam.PTransform):
     """One level of Algorithm 1: users and S_{k-1} -> what level k+1 reads of the users, and S_k.
 
-    Privacy: sigma_k of the plan's budget; see `NoisyThreshold` and `AddSpuriousGrams`. Windowing: one release
-    per window.
+    Privacy: the level's part of the plan's budget; see `ClipAndWeight`, `NoisyThreshold` and `AddSpuriousGrams`. A
+    round sees what earlier rounds of the level released, and has noise of its own. Windowing: one release per window.
     """
 
     def __init__(
         self,
-        plan: ExtractionPlan,
-        n: int,
-        randomness: Randomness,
+        rounds: Sequence[Round],
         binding: beam.PCollection[bytes],
         previous: beam.PCollection[Level] | None,
         *,
-        pruning: str,
         shards: int,
     ) -> None:
         super().__init__()
-        self._plan, self._n, self._randomness = plan, n, randomness
-        self._binding, self._previous = binding, previous
-        self._pruning, self._shards = pruning, shards
+        self._rounds, self._binding, self._previous, self._shards = rounds, binding, previous, shards
 
     def expand(self, users: beam.PCollection[Block]) -> Any:  # (input of the next level, PCollection[Level])
-        plan, n, previous = self._plan, self._n, self._previous
-        randomness, binding, pruning = self._randomness, self._binding, self._pruning
+        previous, binding = self._previous, self._binding
         if previous is not None:
+            pruning = self._rounds[0].pruning
             users = users | "ValidityFilter" >> ValidityFilter(previous, pruning)  # valid k-grams of each user
-        parts = (
-            users
-            | "ClipAndWeight" >> ClipAndWeight(plan.level(n), randomness, binding, self._shards)  # H_k
-            | "NoisyThreshold" >> NoisyThreshold(plan, n, randomness, binding, previous, pruning)  # released
-        )
-        if previous is None:
-            return users, parts | "CollectTokens" >> CollectTokens(plan)  # S_1
-        complete = AddSpuriousGrams(plan, n, randomness, binding, parts, pruning)
-        return users, previous | "AddSpuriousGrams" >> complete  # S_k
+        released = None
+        for round_ in self._rounds:
+            step = "" if len(self._rounds) == 1 else f"Round{round_.number + 1}/"
+            users, histogram = users | f"{step}ClipAndWeight" >> ClipAndWeight(
+                round_, binding, self._shards, released
+            )  # H_k
+            parts = histogram | f"{step}NoisyThreshold" >> NoisyThreshold(round_, binding, previous, released)
+            if previous is None:
+                released = parts | f"{step}CollectTokens" >> CollectTokens(round_, released)  # S_1
+            else:
+                complete = AddSpuriousGrams(round_, binding, parts, released)
+                released = previous | f"{step}AddSpuriousGrams" >> complete  # S_k
+        return users, released
 
 
 class ExtractLevels(beam.PTransform):
@@ -109,10 +109,9 @@ class ExtractLevels(beam.PTransform):
         super().__init__()
         if not isinstance(plan, ExtractionPlan):
             raise ParameterError(f"plan must come from plan_extraction, got {type(plan).__name__}.")
-        for level in plan.levels:
-            NoisyCut(level.sigma, 0.0)  # refuses noise beyond exact sums, here rather than on a worker
         self._plan = plan
         self._pruning = check_choice("pruning", pruning, PRUNINGS)
+        self._policy = make_policy(plan, self._pruning)
         self._tokenizer = make_tokenizer(tokenizer)
         self._noise_key = None if noise_key is None else KeyReference.parse(noise_key)
         self._release = release
@@ -134,16 +133,13 @@ class ExtractLevels(beam.PTransform):
         binding = users | "BindRelease" >> BindRelease(randomness)
 
         level, table, tables = None, None, {}
+        shards = -(-self._shards // _BLOCKS_PER_SHARD)
         for n in range(1, self._plan.max_n + 1):
-            users, level = users | f"Level{n}" >> ExtractLevel(
-                self._plan,
-                n,
-                randomness,
-                binding,
-                level,
-                pruning=self._pruning,
-                shards=-(-self._shards // _BLOCKS_PER_SHARD),
-            )
+            rounds = [
+                Round(self._policy, n, number, randomness, self._pruning)
+                for number in range(len(self._plan.level(n).rounds))
+            ]
+            users, level = users | f"Level{n}" >> ExtractLevel(rounds, binding, level, shards=shards)
             table = level | f"Decode{n}" >> DecodeGrams(table, self._pruning)
             tables[n] = table
         return tables

@@ -129,6 +129,7 @@ class KeySource:
     """An opened `Randomness`: keyed functions for each purpose, level, round and window."""
 
     def __init__(self, randomness: Randomness, master: bytes) -> None:
+        self.randomness = randomness
         self._reference = randomness.key
         self._master = master
         self._names = (ALGORITHM_VERSION, randomness.release, randomness.application, randomness.settings)

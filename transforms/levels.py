@@ -6,7 +6,6 @@ has S_0, the one empty gram, as its parent. All of it is a function of the relea
 """
 
 import dataclasses
-import functools
 from typing import Any
 
 import numpy as np
@@ -40,6 +39,11 @@ class Level(Block):
     parents: Array  # int64 scalar: |S_{k-1}|
     words: Array  # int64 scalar: |S_1|
     grid: Array  # float64 scalar: one unit of weight
+    rho: Array  # float64 scalar: the lowest threshold
+    # Policy plus only (empty otherwise): see guide.py.
+    log_weight: Array  # int32
+    left: Array  # int32
+    right: Array  # int32
     # Level 1 only (empty otherwise): the tokens, and their digests in digest order for looking them up.
     token_offsets: Array
     token_bytes: Array
@@ -87,49 +91,27 @@ class Level(Block):
             at[open_rows] += 1
         return found
 
-    @functools.cached_property
-    def _joins(self) -> tuple[Array, Array, Array, Array, Array]:
-        """For both-side pruning: by middle y, how many xy and yz there are, and where they lie.
-
-        |V_k| is the sum over y of left(y) * right(y): exact, and linear in |S_{k-1}|.
-        """
-        parent = self.parent
-        right = np.bincount(parent, minlength=int(self.parents))
-        left = np.bincount(self.suffix, minlength=int(self.parents))
-        right_start = np.cumsum(right) - right
-        left_start = np.cumsum(left) - left
-        left_rows = np.argsort(self.suffix, kind="stable")
-        return np.cumsum(left * right), right, right_start, left_start, left_rows
-
     def valid(self, pruning: str) -> int:
-        """|V_{k+1}|, exactly."""
+        """|V_{k+1}|, exactly. For both-side pruning the sum over middles y of #{xy} * #{yz}: linear in |S_k|."""
         if not len(self):
             return 0
         if pruning == "single":
             return len(self) * int(self.words)
-        return int(self._joins[0][-1])
+        left = np.bincount(self.suffix, minlength=int(self.parents))
+        return int((left * np.bincount(self.parent, minlength=int(self.parents))).sum())
 
-    def unrank(self, ranks: Array, pruning: str) -> Array:
-        """The keys of the members of V_{k+1} with these ranks in [0, |V_{k+1}|)."""
-        if pruning == "single":
-            return pack_keys(ranks // int(self.words), ranks % int(self.words))
-        ends, right, right_start, left_start, left_rows = self._joins
-        middle = np.searchsorted(ends, ranks, side="right")
-        within = ranks - np.where(middle > 0, ends[middle - 1], 0)
-        prefix = left_rows[left_start[middle] + within // right[middle]]
-        suffix = right_start[middle] + within % right[middle]
-        return pack_keys(prefix, self.last[suffix])
+    def suffix_rows(self, keys: Array) -> Array:
+        """For members of V_{k+1}: the row here of the gram without its first token, a child of suffix(prefix)."""
+        prefix = (keys >> _SHIFT).astype(np.int64)
+        return self.find(pack_keys(np.take(self.suffix, prefix), keys & _LAST))
 
-    def extend(self, keys: Array, weight: Array, grid: float, pruning: str) -> "Level":
-        """S_{k+1} from its sorted keys. The suffix of xyz is the child of suffix(xy) with last token z."""
+    def extend(self, keys: Array, weight: Array, grid: float, rho: float, pruning: str) -> "Level":
+        """S_{k+1} from its sorted keys."""
         if len(keys) >= MAX_ROWS:
             raise OverflowError(
                 f"level {int(self.n) + 1} would hold {len(keys)} grams; at most {MAX_ROWS} are supported."
             )
-        parent, last = keys >> _SHIFT, keys & _LAST
-        suffix = np.zeros(0, np.int32)
-        if pruning == "both":
-            suffix = self.find(pack_keys(self.suffix[parent.astype(np.int64)], last))
+        suffix = self.suffix_rows(keys) if pruning == "both" else np.zeros(0, np.int32)
         return dataclasses.replace(
             EMPTY_LEVEL,
             keys=keys,
@@ -139,10 +121,11 @@ class Level(Block):
             parents=np.int64(len(self)),
             words=self.words,
             grid=np.float64(grid),
+            rho=np.float64(rho),
         )
 
     @classmethod
-    def first(cls, offsets: Array, data: Array, digests: Array, weight: Array, grid: float) -> "Level":
+    def first(cls, offsets: Array, data: Array, digests: Array, weight: Array, grid: float, rho: float) -> "Level":
         """S_1 from its tokens, which are sorted by their bytes."""
         order = np.lexsort((digests[:, 1], digests[:, 0]))
         return dataclasses.replace(
@@ -154,6 +137,7 @@ class Level(Block):
             parents=np.int64(1),
             words=np.int64(len(weight)),
             grid=np.float64(grid),
+            rho=np.float64(rho),
             token_offsets=offsets,
             token_bytes=data,
             digests=digests[order],
@@ -169,6 +153,10 @@ EMPTY_LEVEL = Level(
     parents=np.int64(0),
     words=np.int64(0),
     grid=np.float64(0),
+    rho=np.float64(0),
+    log_weight=np.zeros(0, np.int32),
+    left=np.zeros(0, np.int32),
+    right=np.zeros(0, np.int32),
     token_offsets=np.zeros(1, np.int64),
     token_bytes=np.zeros(0, np.uint8),
     digests=np.zeros((0, 2), np.uint64),

@@ -20,10 +20,10 @@ import numpy as np
 from scipy import special
 
 from dpngram.accounting import ParameterError
-from dpngram.transforms.keyed import Prf, standard_normal, tail_normal, uniform
-from dpngram.transforms.levels import Array, Level
+from dpngram.transforms.keyed import standard_normal, tail_normal
+from dpngram.transforms.levels import Array
 
-__all__ = ["UNIT", "NoisyCut", "spurious_keys", "weight_table"]
+__all__ = ["UNIT", "Noise", "weight_table"]
 
 UNIT = 1 << 32
 _GRID_BITS = 14
@@ -47,11 +47,10 @@ def weight_table(cap: int) -> Array:
 
 
 @dataclasses.dataclass(frozen=True)
-class NoisyCut:
-    """Gaussian noise of `sigma`, the grid, and the threshold `rho` raised to the grid."""
+class Noise:
+    """Gaussian noise of `sigma` on integers, and the grid on which noisy values lie, counted in steps of it."""
 
     sigma: float
-    rho: float
 
     def __post_init__(self) -> None:
         if not self.sigma < _MAX_SIGMA:
@@ -64,75 +63,43 @@ class NoisyCut:
         """The grid in units of 2^-32."""
         return max(1, int(Fraction(self.sigma) * UNIT / (1 << _GRID_BITS)))
 
-    @functools.cached_property
-    def least(self) -> int:
-        """The smallest released value, in steps: rho, rounded up."""
-        if math.isinf(self.rho):
-            return np.iinfo(np.int64).max // self.step
-        return math.ceil(Fraction(self.rho) * UNIT / self.step)
-
     @property
     def grid(self) -> float:
         return self.step / UNIT
 
-    @property
-    def bound(self) -> float:
-        """The threshold in standard deviations."""
-        return self.least * self.step / (self.sigma * UNIT)
+    def least(self, rho: float) -> int:
+        """The smallest value that reaches the threshold `rho`, in steps: rounded up."""
+        if math.isinf(rho):
+            return np.iinfo(np.int64).max // self.step
+        return math.ceil(Fraction(rho) * UNIT / self.step)
 
-    @property
-    def zero_probability(self) -> float:
-        """Pr[a cell of weight 0 is released] = Phi(-rho/sigma)."""
-        return float(special.ndtr(-self.bound))
+    def bound(self, least: Array) -> Array:
+        """Steps in standard deviations."""
+        return np.asarray(least, np.float64) * (self.step / (self.sigma * UNIT))
+
+    def zero_probability(self, least: Array) -> Array:
+        """Pr[a cell of weight 0 reaches `least`] = Phi(-rho/sigma)."""
+        return np.asarray(special.ndtr(-self.bound(least)))
 
     def noisy(self, weight: Array, words: Array) -> Array:
         """The noisy weights in steps, from exact weights and 128 keyed bits for each cell."""
         noise = np.floor(standard_normal(words) * (self.sigma * UNIT)).astype(np.int64)
         return (weight + noise) // self.step
 
-    def likely(self, weight: Array, words: Array) -> Array:
-        """The rows that may reach the threshold: all that do, and few that do not.
+    def likely(self, weight: Array, words: Array, least: int) -> Array:
+        """The rows that may reach `least`: all that do, and few that do not.
 
         Most cells are light, and need noise in the far tail. Those below half of the threshold are told by the
         first word of their draw alone; the quantile is computed for the rest. The bound is loose by 2^-40.
         """
-        half = self.least * self.step // 2
-        z = (self.least * self.step - half) / (self.sigma * UNIT)
+        half = least * self.step // 2
+        z = (least * self.step - half) / (self.sigma * UNIT)
         if z < 1:
             return np.arange(len(weight))
         least_word = np.uint64(min(int(special.ndtr(z) * (1 - 2.0**-40) * 2.0**64), 2**64 - 1))
         return np.flatnonzero((words[:, 0] >= least_word) | (weight >= half))
 
-    def zero_cells(self, words: Array) -> Array:
-        """Weights of released zero cells, in steps: the same law, given that they were released."""
-        noise = np.floor(tail_normal(words, self.bound) * (self.sigma * UNIT)).astype(np.int64)
-        return np.maximum(noise // self.step, self.least)
-
-
-def spurious_keys(previous: Level, probability: float, prf: Prf, pruning: str) -> Array:
-    """Members of V_k, each with `probability`, independently: sorted keys.
-
-    Geometric gaps walk through the ranks [0, |V_k|); the gap is floor(ln(1-U) / ln(1-p)) + 1. Including each
-    member of V_k and then dropping those that some user contributed has exactly the law of the paper's
-    Algorithm 1, which draws noise for every member that nobody contributed.
-    """
-    valid = previous.valid(pruning)
-    if valid == 0 or probability <= 0:
-        return np.zeros(0, np.uint64)
-    log_miss = math.log1p(-probability)
-    ranks, last, drawn = [], -1, 0
-    while last < valid:
-        expected = (valid - last) * probability
-        batch = int(min(expected + 6 * math.sqrt(expected) + 16, 1 << 22))
-        counter = np.arange(drawn, drawn + batch, dtype=np.uint64)
-        with np.errstate(divide="ignore"):  # a draw that rounds to 1 is a gap past the end
-            gaps = np.floor(np.log1p(-uniform(prf.words(counter, 0))) / log_miss) + 1
-        # A gap beyond the end ends the walk; cut before the sum can overflow.
-        steps = np.cumsum(np.minimum(gaps, float(valid) + 1).astype(np.int64)[: _safe_length(valid)]) + last
-        ranks.append(steps[steps < valid])
-        last, drawn = int(steps[-1]), drawn + batch
-    return np.sort(previous.unrank(np.concatenate(ranks), pruning))
-
-
-def _safe_length(valid: int) -> int:
-    return max(1, (1 << 62) // (valid + 1))
+    def zero_cells(self, words: Array, least: Array) -> Array:
+        """Noisy values of cells of weight 0, in steps, given that they reach `least` (one for all, or one for each)."""
+        noise = np.floor(tail_normal(words, self.bound(least)) * (self.sigma * UNIT)).astype(np.int64)
+        return np.maximum(noise // self.step, least)

@@ -34,6 +34,7 @@ class GramTable(Block):
     tokens: Array  # (grams, n) int32: rows of the vocabulary
     weight: Array  # float64: noisy weights
     next_valid: Array  # int64 scalar: |V_{n+1}|
+    rho: Array  # float64 scalar: the lowest threshold of the level
     token_offsets: Array  # the vocabulary, S_1
     token_bytes: Array
 
@@ -57,6 +58,7 @@ EMPTY_TABLE = GramTable(
     tokens=np.zeros((0, 0), np.int32),
     weight=np.zeros(0, np.float64),
     next_valid=np.int64(0),
+    rho=np.float64(0),
     token_offsets=np.zeros(1, np.int64),
     token_bytes=np.zeros(0, np.uint8),
 )
@@ -71,6 +73,7 @@ def decode_grams(level: Level, previous: GramTable, pruning: str) -> GramTable:
         tokens=last if first else np.concatenate([previous.tokens[level.parent], last], axis=1),
         weight=level.weight * float(level.grid),
         next_valid=np.int64(level.valid(pruning)),
+        rho=level.rho,
         token_offsets=level.token_offsets if first else previous.token_offsets,
         token_bytes=level.token_bytes if first else previous.token_bytes,
     )

@@ -1,4 +1,4 @@
-"""The end of a level: spurious grams join the released ones, and together they are S_k."""
+"""The end of a round: zero cells join the noisy ones, thresholds are settled, and what passes is S_k so far."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -8,128 +8,146 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpngram.accounting import ExtractionPlan
-from dpngram.transforms.columns import binary_array, split_binary
-from dpngram.transforms.keyed import Prf
-from dpngram.transforms.keys import KeySource, Randomness
-from dpngram.transforms.levels import Level
-from dpngram.transforms.noise import NoisyCut, spurious_keys
-from dpngram.transforms.threshold import ReleasedPart, level_cut
-from dpngram.transforms.windows import window_name
+from dpngram.transforms.columns import Block, binary_array, split_binary
+from dpngram.transforms.cut import Cut
+from dpngram.transforms.levels import EMPTY_LEVEL, Array, Level
+from dpngram.transforms.rounds import Draw, Round, RoundDoFn
+from dpngram.transforms.threshold import ReleasedPart
 
 __all__ = ["AddSpuriousGrams", "CollectTokens", "add_spurious", "collect_tokens"]
 
 
-def add_spurious(
-    parts: Sequence[ReleasedPart], previous: Level, cut: NoisyCut, walk: Prf, weigh: Prf, pruning: str
-) -> Level:
-    """S_k: the released cells of all shards, and each zero cell of V_k with probability Phi(-rho_k/sigma_k).
+def add_spurious(parts: Sequence[ReleasedPart], previous: Level, released: Level, round_: Round, draw: Draw) -> Level:
+    """S_k: what earlier rounds released, and every cell of V_k, users' or zero, that reaches its threshold.
 
-    The walk gives the same keys here as in every shard of `release_cells`, which told those that some user had.
+    Zero cells above the floor are drawn by the same walk as in every shard of `release_cells`, which told those
+    that some user had. Their noisy values follow the law of a zero cell that reaches its floor.
     """
-    zero = spurious_keys(previous, cut.zero_probability, walk, pruning)
-    taken = np.concatenate([np.zeros(0, np.uint64), *(part.taken for part in parts)])
-    zero = np.setdiff1d(zero, taken, assume_unique=True)
+    cut = round_.policy.cut(round_, previous, released)
+    zero, stratum = cut.zero_cells(draw("zero cells"))
+    taken = np.concatenate([released.keys, *(part.taken for part in parts)])
+    kept = ~np.isin(zero, taken)
+    zero, stratum = zero[kept], stratum[kept]
+    below = np.zeros(len(cut.size), np.int64)
+    if cut.tallied:
+        present = sum((part.present for part in parts), below)
+        above = np.bincount(stratum, minlength=len(cut.size))
+        zeros_below = cut.zeros_below(present, above, draw("zero cells below"))
+        below = sum((part.below for part in parts), zeros_below)
+    zero_noisy = cut.noise.zero_cells(draw("zero weights").words(zero, 0), cut.floor[stratum])
     keys = np.concatenate([zero, *(part.keys for part in parts)])
-    weight = np.concatenate([cut.zero_cells(weigh.words(zero, 0)), *(part.weight for part in parts)])
+    noisy = np.concatenate([zero_noisy, *(part.noisy for part in parts)])
+    stratum = cut.strata.of(keys)
+    least = round_.policy.thresholds(cut, below, stratum, noisy)
+    passed = noisy >= least[stratum]
+    keys, noisy, stratum = keys[passed], noisy[passed], stratum[passed]
+    weight = round_.policy.publish(noisy, keys, previous, round_)
+    rho = _lowest(released, cut, least[np.unique(stratum)])
+    keys, weight = np.append(released.keys, keys), np.append(released.weight, weight)
     order = np.argsort(keys)
-    return previous.extend(keys[order], weight[order], cut.grid, pruning)
+    level = previous.extend(keys[order], weight[order], cut.noise.grid, rho, round_.pruning)
+    return round_.policy.finish(level, previous)
 
 
-def collect_tokens(parts: Sequence[ReleasedPart], cut: NoisyCut) -> Level:
-    """S_1: the released tokens of all shards, sorted by their bytes. Level 1 has no spurious tokens."""
-    tokens = pa.chunked_array([binary_array(part.token_offsets, part.token_bytes) for part in parts]).combine_chunks()
+def collect_tokens(parts: Sequence[ReleasedPart], released: Level, round_: Round) -> Level:
+    """S_1: the released tokens of all shards and rounds, sorted by their bytes. Level 1 has no spurious tokens."""
+    cut = round_.policy.cut(round_, EMPTY_LEVEL, released)
+    tokens = pa.chunked_array(
+        [
+            binary_array(released.token_offsets, released.token_bytes),
+            *(binary_array(part.token_offsets, part.token_bytes) for part in parts),
+        ]
+    ).combine_chunks()
     order = pc.array_sort_indices(tokens).to_numpy()
     offsets, data = split_binary(tokens.take(pa.array(order)))
-    digests = np.concatenate([part.digests.reshape(-1, 2) for part in parts])[order]
-    weight = np.concatenate([part.weight for part in parts])[order]
-    return Level.first(offsets, data, digests, weight, cut.grid)
+    known = np.empty_like(released.digests)
+    known[released.digest_rows] = released.digests
+    digests = np.concatenate([known, *(part.digests.reshape(-1, 2) for part in parts)])[order]
+    noisy = np.concatenate([np.zeros(0, np.int64), *(part.noisy for part in parts)])
+    fresh = round_.policy.publish(noisy, np.zeros(0, np.uint64), EMPTY_LEVEL, round_)
+    weight = np.append(released.weight, fresh)[order]
+    rho = _lowest(released, cut, cut.floor)
+    first = Level.first(offsets, data, digests, weight, cut.noise.grid, rho)
+    return round_.policy.finish(first, EMPTY_LEVEL)
+
+
+def _lowest(released: Level, cut: Cut, least: Array) -> float:
+    """The lowest threshold of the rounds so far: one fixed in advance, or chosen ones that something reached."""
+    mine = [float(value) * cut.noise.grid for value in least] if cut.rho is None else [cut.rho]
+    return min([*mine, float(released.rho)] if len(released) else mine, default=float("inf"))
 
 
 class CollectTokens(beam.PTransform):
-    """ReleasedPart of level 1 -> S_1, one element, or none if nothing was released.
+    """ReleasedPart of level 1 -> S_1 so far, one element, or none if nothing was released.
 
     Privacy: post-processing. A window in which nothing is released leaves nothing behind.
     """
 
-    def __init__(self, plan: ExtractionPlan) -> None:
+    def __init__(self, round_: Round, released: beam.PCollection[Level] | None = None) -> None:
         super().__init__()
-        self._plan = plan
+        self._round, self._released = round_, released
 
     def expand(self, parts: beam.PCollection[ReleasedPart]) -> beam.PCollection[Level]:
+        blocks = parts
+        if self._released is not None:  # what earlier rounds released goes on even if this one has no part
+            blocks = (parts, self._released) | "WithReleased" >> beam.Flatten().with_output_types(Block)
         return (
-            parts
-            | "Gather" >> beam.WithKeys(0).with_output_types(tuple[int, ReleasedPart])
+            blocks
+            | "Gather" >> beam.WithKeys(0).with_output_types(tuple[int, Block])
             | "Together" >> beam.GroupByKey()
-            | "Sort" >> beam.ParDo(_CollectDoFn(self._plan))
+            | "Sort" >> beam.ParDo(_CollectDoFn(self._round))
         )
 
 
 class _CollectDoFn(beam.DoFn):
-    def __init__(self, plan: ExtractionPlan) -> None:
-        self._plan = plan
+    def __init__(self, round_: Round) -> None:
+        self._round = round_
 
-    def process(self, gathered: tuple[int, Iterable[ReleasedPart]]) -> Iterator[Level]:
-        level = self._plan.level(1)
-        first = collect_tokens(list(gathered[1]), NoisyCut(level.sigma, self._plan.threshold(1, 0, 0)))
+    def process(self, gathered: tuple[int, Iterable[Block]]) -> Iterator[Level]:
+        blocks = list(gathered[1])
+        released = [block for block in blocks if isinstance(block, Level)]
+        parts = [block for block in blocks if isinstance(block, ReleasedPart)]
+        first = collect_tokens(parts, released[0] if released else EMPTY_LEVEL, self._round)
         if len(first):
             yield first
 
 
 class AddSpuriousGrams(beam.PTransform):
-    """S_{k-1}, with the ReleasedParts of level k at its side -> S_k, one element, or none if it is empty.
+    """S_{k-1}, with the ReleasedParts of level k at its side -> S_k so far, one element, or none if it is empty.
 
     Privacy: Algorithm 1 draws noise for all of V_k, also for grams that nobody has; leaving those out would tell
     released grams apart from impossible ones. They are added at the end of *every* level: S_k with them is what
     level k+1 prunes with, and it must be the released set. Their weights follow the law of a released zero cell.
+    Thresholds (policy `plus`) are chosen from the noisy values of all of V_k, zero cells included: post-processing.
     Sorted together, nothing tells the two kinds apart. Windowing: S_{k-1} and parts of the same window.
     """
 
     def __init__(
         self,
-        plan: ExtractionPlan,
-        n: int,
-        randomness: Randomness,
+        round_: Round,
         binding: beam.PCollection[bytes],
         parts: beam.PCollection[ReleasedPart],
-        pruning: str = "both",
+        released: beam.PCollection[Level] | None = None,
     ) -> None:
         super().__init__()
-        self._plan, self._n, self._randomness, self._pruning = plan, n, randomness, pruning
-        self._binding, self._parts = binding, parts
+        self._round, self._binding, self._parts, self._released = round_, binding, parts, released
 
     def expand(self, previous: beam.PCollection[Level]) -> beam.PCollection[Level]:
+        sides = self._round.sides(self._binding, released=self._released)
         return previous | "Complete" >> beam.ParDo(
-            _CompleteDoFn(self._plan, self._n, self._randomness, self._pruning),
-            binding=beam.pvalue.AsSingleton(self._binding),
-            parts=beam.pvalue.AsIter(self._parts),
+            _CompleteDoFn(self._round), parts=beam.pvalue.AsIter(self._parts), **sides
         )
 
 
-class _CompleteDoFn(beam.DoFn):
-    _source: KeySource
-
-    def __init__(self, plan: ExtractionPlan, n: int, randomness: Randomness, pruning: str) -> None:
-        self._plan, self._n, self._randomness, self._pruning = plan, n, randomness, pruning
-
-    def setup(self) -> None:
-        self._source = self._randomness.open()
-
+class _CompleteDoFn(RoundDoFn):
     def process(
         self,
         previous: Level,
         window: Any = beam.DoFn.WindowParam,
         binding: bytes = b"",
         parts: Any = (),
+        released: Any = EMPTY_LEVEL,
     ) -> Iterator[Level]:
-        name = window_name(window)
-        level = add_spurious(
-            list(parts),
-            previous,
-            level_cut(self._plan, self._n, previous, self._pruning),
-            self._source.prf("zero cells", self._n, 0, name, binding),
-            self._source.prf("zero weights", self._n, 0, name, binding),
-            self._pruning,
-        )
+        level = add_spurious(list(parts), previous, released, self._round, self.draws(window, binding))
         if len(level):
             yield level

@@ -4,23 +4,22 @@ Nothing else in the library imports this module. What it releases under `exact_p
 """
 
 import collections
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from dpngram.accounting import ExtractionPlan, LevelPlan
-from dpngram.transforms.candidates import CandidateBlock, all_tokens
-from dpngram.transforms.contribution import clip_and_weight
+from dpngram.accounting import ExtractionPlan, LevelPlan, RoundPlan
+from dpngram.transforms.candidates import CandidateBlock, open_candidates
 from dpngram.transforms.documents import DocumentBlock, block_posts
 from dpngram.transforms.histogram import CellBlock, merge_cells, split_cells, weighted_cells
-from dpngram.transforms.keyed import Prf
 from dpngram.transforms.keys import KeyReference, KeySource, Randomness, settings_digest
 from dpngram.transforms.levels import EMPTY_LEVEL
-from dpngram.transforms.noise import spurious_keys
+from dpngram.transforms.policies import make_policy
 from dpngram.transforms.posts import PostBlock, PostDigests, split_posts
 from dpngram.transforms.released import EMPTY_TABLE, GramTable, decode_grams
+from dpngram.transforms.rounds import Round
 from dpngram.transforms.spurious import add_spurious, collect_tokens
-from dpngram.transforms.threshold import level_cut, release_cells
+from dpngram.transforms.threshold import release_cells
 from dpngram.transforms.tokenizers import Tokenizer
 from dpngram.transforms.users import UserBlock, group_users, sum_digests
 from dpngram.transforms.validity import keep_valid
@@ -48,7 +47,7 @@ def exact_plan(*, max_n: int, threshold: float, max_contributions: int = 1000) -
             share=1 / max_n,
             sigma=2.0**-28,
             max_contributions=max_contributions,
-            rho=threshold if n == 1 else None,
+            rounds=(RoundPlan(share=1.0, rho=threshold if n == 1 else None),),
         )
         for n in range(1, max_n + 1)
     )
@@ -71,8 +70,12 @@ def extract_in_memory(
     user_per_document: bool = False,
     shards: int = 1,
     histogram_shards: int = 1,
+    observe: Callable[[Round, Sequence[UserBlock | CandidateBlock]], None] | None = None,
 ) -> dict[int, GramTable]:
-    """What `ExtractLevels` computes in the global window, by the same functions on arrays, in one process."""
+    """What `ExtractLevels` computes in the global window, by the same functions on arrays, in one process.
+
+    `observe` is shown the users after each round, with what is left of their budgets.
+    """
     digests = PostDigests.of(source)
     pieces: dict[int, list[PostBlock]] = collections.defaultdict(list)
     for document in documents:
@@ -83,27 +86,34 @@ def extract_in_memory(
     users: list[UserBlock] = [group_users(piece, solo=user_per_document, source=source) for piece in pieces.values()]
     binding = source.binding(_fingerprint(users))
 
-    def draw(purpose: str, n: int) -> Prf:
-        return source.prf(purpose, n, 0, b"global", binding)
-
+    policy = make_policy(plan, pruning)
     level, table, tables = EMPTY_LEVEL, EMPTY_TABLE, {}
-    candidates = [all_tokens(block) for block in users]
+    blocks: Sequence[UserBlock | CandidateBlock] = users
     for n in range(1, plan.max_n + 1):
         if n > 1:
-            before: Sequence[UserBlock | CandidateBlock] = users if n == 2 else candidates
-            candidates = [keep_valid(block, level, pruning) for block in before] if len(level) else []
-        histogram: dict[int, list[CellBlock]] = collections.defaultdict(list)
-        for block in candidates:
-            weight = clip_and_weight(block, plan.level(n).max_contributions, draw("clip", n))
-            for shard, cells in split_cells(weighted_cells(block, weight), histogram_shards):
-                histogram[shard].append(cells)
-        cut = level_cut(plan, n, level, pruning)
-        zero = spurious_keys(level, cut.zero_probability, draw("zero cells", n), pruning)
-        parts = [release_cells(merge_cells(cells), cut, draw("noise", n), zero) for cells in histogram.values()]
-        if n > 1:
-            released = add_spurious(parts, level, cut, draw("zero cells", n), draw("zero weights", n), pruning)
-        else:
-            released = collect_tokens(parts, cut) if parts else EMPTY_LEVEL
+            blocks = [keep_valid(block, level, pruning) for block in blocks] if len(level) else []
+        released = EMPTY_LEVEL
+        for number in range(len(plan.level(n).rounds)):
+            round_ = Round(policy, n, number, source.randomness, pruning)
+            draw = round_.draws(source, b"global", binding)
+            histogram: dict[int, list[CellBlock]] = collections.defaultdict(list)
+            after = []
+            for block in blocks:
+                allowed = policy.allow(block, round_) if number == 0 else block
+                candidates = open_candidates(allowed, released)
+                weight, spent = policy.weigh(allowed, candidates, round_, draw("clip"))
+                after.append(allowed if spent is None else spent)
+                for shard, cells in split_cells(weighted_cells(candidates, weight), histogram_shards):
+                    histogram[shard].append(cells)
+            blocks = after
+            if observe is not None:
+                observe(round_, blocks)
+            cut = policy.cut(round_, level, released)
+            parts = [release_cells(merge_cells(cells), cut, draw) for cells in histogram.values()]
+            if n > 1:
+                released = add_spurious(parts, level, released, round_, draw) if len(level) else EMPTY_LEVEL
+            else:
+                released = collect_tokens(parts, released, round_)
         level = released if len(released) else EMPTY_LEVEL
         table = decode_grams(level, table, pruning) if len(level) else EMPTY_TABLE
         tables[n] = table

@@ -1,4 +1,4 @@
-"""Noise on the histogram, and what exceeds the threshold."""
+"""Noise on the histogram, and what reaches the threshold."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -7,50 +7,60 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
-from dpngram.accounting import ExtractionPlan
 from dpngram.transforms.columns import Block, register_block
+from dpngram.transforms.cut import Cut
 from dpngram.transforms.histogram import CellBlock
-from dpngram.transforms.keyed import Prf
-from dpngram.transforms.keys import KeySource, Randomness
 from dpngram.transforms.levels import EMPTY_LEVEL, Array, Level
-from dpngram.transforms.noise import NoisyCut, spurious_keys
-from dpngram.transforms.windows import window_name
+from dpngram.transforms.rounds import Draw, Round, RoundDoFn
 
-__all__ = ["NoisyThreshold", "ReleasedPart", "level_cut", "release_cells"]
+__all__ = ["NoisyThreshold", "ReleasedPart", "release_cells"]
 
 
 @register_block
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReleasedPart(Block):
-    """What one shard releases, and which drawn zero cells it found to be no zero cells."""
+    """What one shard has above the floor, and what must be known of the rest. Private: the level is not complete."""
 
     keys: Array  # uint64, sorted
-    weight: Array  # int64: noisy, in grid steps
+    noisy: Array  # int64: noisy weights, in steps
     digests: Array  # level 1: (cells, 2) uint64
     token_offsets: Array
     token_bytes: Array
-    taken: Array  # uint64: drawn as zero cells, but some user contributed them. Private; dropped in the next step.
+    taken: Array  # uint64: drawn as zero cells, but some user contributed them
+    # Where thresholds are chosen from tallies, empty otherwise; one per stratum:
+    present: Array  # int64: cells that some user contributed
+    below: Array  # int64: those of them whose noisy weight is below 0
 
 
-def level_cut(plan: ExtractionPlan, n: int, previous: Level, pruning: str) -> NoisyCut:
-    """The noise and threshold of level n: a function of the plan and of what is public."""
-    return NoisyCut(plan.level(n).sigma, plan.threshold(n, len(previous), previous.valid(pruning)))
-
-
-def release_cells(cells: CellBlock, cut: NoisyCut, noise: Prf, zero_cells: Array) -> ReleasedPart:
-    """Noise for every cell, keyed by the gram; what reaches the threshold is released with its noisy weight."""
-    words = noise.encrypt(cells.digests) if cells.has_tokens else noise.words(cells.keys, 0)
-    rows = cut.likely(cells.weight, words)
-    noisy = cut.noisy(cells.weight[rows], words[rows])
-    rows, noisy = rows[noisy >= cut.least], noisy[noisy >= cut.least]
-    released = cells.take(rows)
+def release_cells(cells: CellBlock, cut: Cut, draw: Draw) -> ReleasedPart:
+    """Noise for every cell, keyed by the gram; what reaches its floor goes on with its noisy weight."""
+    noise, floor = cut.noise, cut.floor
+    prf = draw("noise")
+    words = prf.encrypt(cells.digests) if cells.has_tokens else prf.words(cells.keys, 0)
+    present = below = np.zeros(0, np.int64)
+    if cut.tallied:
+        noisy = noise.noisy(cells.weight, words)
+        stratum = cut.strata.of(cells.keys)
+        present = np.bincount(stratum, minlength=len(floor))
+        below = np.bincount(stratum[noisy < 0], minlength=len(floor))
+        rows = np.flatnonzero(noisy >= floor[stratum])
+        noisy = noisy[rows]
+    else:
+        least = int(floor[0])
+        rows = noise.likely(cells.weight, words, least)
+        noisy = noise.noisy(cells.weight[rows], words[rows])
+        rows, noisy = rows[noisy >= least], noisy[noisy >= least]
+    reached = cells.take(rows)
+    zero_cells, _ = cut.zero_cells(draw("zero cells"))
     return ReleasedPart(
-        keys=released.keys,
-        weight=noisy,
-        digests=released.digests,
-        token_offsets=released.token_offsets,
-        token_bytes=released.token_bytes,
+        keys=reached.keys,
+        noisy=noisy,
+        digests=reached.digests,
+        token_offsets=reached.token_offsets,
+        token_bytes=reached.token_bytes,
         taken=zero_cells[_contains(cells.keys, zero_cells)],
+        present=present,
+        below=below,
     )
 
 
@@ -61,55 +71,41 @@ def _contains(keys: Array, wanted: Array) -> Array:
 
 
 class NoisyThreshold(beam.PTransform):
-    """(shard, CellBlock) -> ReleasedPart: the cells of H_k whose noisy weight reaches rho_k.
+    """(shard, CellBlock) -> ReleasedPart: the cells of H_k whose noisy weight reaches the floor of their stratum.
 
-    Privacy: the Gaussian mechanism of sigma_k on a histogram of L2 sensitivity 1, over a domain that is a function of
-    earlier releases (V_k), and for level 1 the threshold rho_1 that hides tokens of a single user (the theorem of
-    the paper; docs/privacy.md). The noise of a cell is a keyed function of the gram, so a bundle run twice
-    gives the same release. Used alone: `taken` of the parts is private, and goes to `AddSpuriousGrams` only.
-    Windowing: noise, S_{k-1} and rho_k are of the window.
+    Under `paper` there is one stratum, and its floor is the threshold rho_k. Under `plus`, from level 2 on, the parts
+    also tally their cells by stratum, and `AddSpuriousGrams` settles the thresholds when it has all parts.
+
+    Privacy: Gaussian noise on every cell of a histogram whose users are bounded by `ClipAndWeight`, over a domain
+    that is a function of earlier releases (V_k), and for level 1 the threshold that hides tokens of a single user
+    (the theorem of the paper; docs/privacy.md). The noise of a cell is a keyed function of the gram, so a bundle run
+    twice gives the same release. Used alone: the parts are private, and go to `AddSpuriousGrams` only.
+    Windowing: noise, S_{k-1} and floors are of the window.
     """
 
     def __init__(
         self,
-        plan: ExtractionPlan,
-        n: int,
-        randomness: Randomness,
+        round_: Round,
         binding: beam.PCollection[bytes],
         previous: beam.PCollection[Level] | None = None,
-        pruning: str = "both",
+        released: beam.PCollection[Level] | None = None,
     ) -> None:
         super().__init__()
-        self._plan, self._n, self._randomness, self._pruning = plan, n, randomness, pruning
-        self._binding, self._previous = binding, previous
+        self._round, self._binding, self._previous, self._released = round_, binding, previous, released
 
     def expand(self, histogram: beam.PCollection[tuple[int, CellBlock]]) -> beam.PCollection[ReleasedPart]:
-        sides = {"binding": beam.pvalue.AsSingleton(self._binding)}
-        if self._previous is not None:
-            sides["previous"] = beam.pvalue.AsSingleton(self._previous, default_value=EMPTY_LEVEL)
-        release = _ReleaseDoFn(self._plan, self._n, self._randomness, self._pruning)
-        return histogram | "Release" >> beam.ParDo(release, **sides)
+        sides = self._round.sides(self._binding, previous=self._previous, released=self._released)
+        return histogram | "Release" >> beam.ParDo(_ReleaseDoFn(self._round), **sides)
 
 
-class _ReleaseDoFn(beam.DoFn):
-    _source: KeySource
-
-    def __init__(self, plan: ExtractionPlan, n: int, randomness: Randomness, pruning: str) -> None:
-        self._plan, self._n, self._randomness, self._pruning = plan, n, randomness, pruning
-
-    def setup(self) -> None:
-        self._source = self._randomness.open()
-
+class _ReleaseDoFn(RoundDoFn):
     def process(
         self,
         shard: tuple[int, CellBlock],
         window: Any = beam.DoFn.WindowParam,
         binding: bytes = b"",
         previous: Any = EMPTY_LEVEL,
+        released: Any = EMPTY_LEVEL,
     ) -> Iterator[ReleasedPart]:
-        name = window_name(window)
-        cut = level_cut(self._plan, self._n, previous, self._pruning)
-        walk = self._source.prf("zero cells", self._n, 0, name, binding)
-        zero_cells = spurious_keys(previous, cut.zero_probability, walk, self._pruning)
-        noise = self._source.prf("noise", self._n, 0, name, binding)
-        yield release_cells(shard[1], cut, noise, zero_cells)
+        cut = self._round.policy.cut(self._round, previous, released)
+        yield release_cells(shard[1], cut, self.draws(window, binding))

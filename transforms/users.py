@@ -32,9 +32,17 @@ class UserBlock(Block):
     digests: Array  # (dictionary, 2) uint64: keyed digest of the token
     token_offsets: Array  # int64, dictionary + 1
     token_bytes: Array  # uint8
+    # Policy plus only (empty otherwise), one per user, see budgets.py:
+    budget: Array  # uint64: what is left
+    allowance: Array  # uint64: what this level may spend of it
 
     def __len__(self) -> int:
         return len(self.user)
+
+    def held(self) -> Array:
+        """Which positions hold a token."""
+        held: Array = self.ids != len(self.digests)
+        return held
 
 
 def group_users(blocks: Iterable[PostBlock], *, solo: bool, source: KeySource) -> UserBlock:
@@ -76,6 +84,8 @@ def group_users(blocks: Iterable[PostBlock], *, solo: bool, source: KeySource) -
         digests=source.digest("token").strings(offsets, data),
         token_offsets=offsets,
         token_bytes=data,
+        budget=np.zeros(0, np.uint64),
+        allowance=np.zeros(0, np.uint64),
     )
 
 

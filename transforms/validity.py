@@ -8,6 +8,7 @@ import numpy as np
 
 from dpngram.transforms.candidates import CandidateBlock, make_postings
 from dpngram.transforms.columns import Block
+from dpngram.transforms.guide import guide
 from dpngram.transforms.levels import EMPTY_LEVEL, Array, Level
 from dpngram.transforms.users import UserBlock
 
@@ -44,6 +45,10 @@ def keep_valid(block: UserBlock | CandidateBlock, previous: Level, pruning: str)
         words=int(previous.words),
         length=len(at),
     )
+    factor = np.zeros(0, np.uint32)
+    if len(previous.left):  # policy plus: the rows of prefix and suffix are at hand, in each gram's first place
+        place = starts[gram_start[:-1]]
+        factor = guide(previous, np.take(at, place), np.take(at, place + 1))
     return CandidateBlock(
         user=block.user,
         user_start=block.user_start,
@@ -51,6 +56,9 @@ def keep_valid(block: UserBlock | CandidateBlock, previous: Level, pruning: str)
         gram_start=gram_start,
         positions=starts,
         words=words,
+        guide=factor,
+        budget=block.budget,
+        allowance=block.allowance,
         digests=np.zeros((0, 2), np.uint64),
         token_offsets=np.zeros(1, np.int64),
         token_bytes=np.zeros(0, np.uint8),

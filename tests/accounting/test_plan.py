@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from dpngram.accounting import ExtractionPlan, ParameterError, gaussian_sigma, plan_extraction, users_needed
+from dpngram.accounting import ExtractionPlan, ParameterError, RoundPlan, gaussian_sigma, plan_extraction, users_needed
 
 PAPER = {"epsilon": 4, "delta": 1e-7, "max_n": 9, "max_contributions": 300}
 
@@ -100,7 +100,7 @@ def test_too_little_noise_or_too_low_a_threshold_cannot_be_a_plan():
     plan = plan_extraction(**PAPER)
     first, *rest = plan.levels
     quiet = dataclasses.replace(first, sigma=first.sigma * (1 - 1e-6))
-    low = dataclasses.replace(first, rho=first.rho * (1 - 1e-6))
+    low = dataclasses.replace(first, rounds=(RoundPlan(share=1.0, rho=first.rho * (1 - 1e-6)),))
     with pytest.raises(ParameterError, match="does not give"):
         dataclasses.replace(plan, levels=(quiet, *rest))
     with pytest.raises(ParameterError, match="threshold must be at least"):

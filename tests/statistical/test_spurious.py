@@ -7,7 +7,7 @@ from scipy import stats
 
 from dpngram.accounting import plan_extraction
 from dpngram.transforms.documents import collect_documents
-from dpngram.transforms.noise import NoisyCut
+from dpngram.transforms.noise import Noise
 from dpngram.transforms.testing import extract_in_memory, key_source
 from dpngram.transforms.tokenizers import make_tokenizer
 
@@ -25,8 +25,9 @@ def test_spurious_grams_follow_the_law():
     """
     blocks, _ = collect_documents(POSTS, user_field="user", text_field="text", user_per_document=False)
     plan = plan_extraction(epsilon=8, delta=1e-3, max_n=2, max_contributions=4, eta=ETA)
-    cut = NoisyCut(plan.level(2).sigma, plan.threshold(2, 6, 36))
-    p = cut.zero_probability
+    noise = Noise(plan.level(2).sigma)
+    least = noise.least(plan.threshold(2, 6, 36))
+    p = float(noise.zero_probability(least))
     tokenizer = make_tokenizer("words")
     real = {(WORDS[i], WORDS[(i + 1) % 6]) for i in range(6)}
     zero = [(a, b) for a in WORDS for b in WORDS if (a, b) not in real]
@@ -50,9 +51,9 @@ def test_spurious_grams_follow_the_law():
     mean, variance = spurious / RUNS, squares / RUNS - (spurious / RUNS) ** 2
     assert abs(variance / (30 * p * (1 - p)) - 1) < 5 * math.sqrt(2 / RUNS)
     # The weights follow the tail of the Gaussian above the threshold, on the grid.
-    tail = stats.norm.sf(np.array(weights) / cut.sigma) / stats.norm.sf(cut.bound)
+    tail = stats.norm.sf(np.array(weights) / noise.sigma) / p
     assert stats.kstest(np.minimum(tail, 1), "uniform").pvalue > 1e-6
-    assert (np.array(weights) >= cut.least * cut.grid).all()
+    assert (np.array(weights) >= least * noise.grid).all()
     # Proposition 1: at most eta * |S_1| expected at this level, so at most eta of what is released.
     error = 5 * math.sqrt(30 * p * (1 - p) / RUNS)
     assert mean <= ETA * 6 + error

@@ -23,7 +23,9 @@ class Post(typing.NamedTuple):
     text: str
 
 
-PLAN = plan_extraction(epsilon=20, delta=0.1, max_n=3, max_contributions=12, eta=0.1)
+BUDGET = {"epsilon": 20, "delta": 0.1, "max_n": 3, "max_contributions": 12, "eta": 0.1}
+PLANS = {policy: plan_extraction(policy=policy, **BUDGET) for policy in ("paper", "plus")}
+PLAN = PLANS["paper"]
 
 
 def corpus(users=200, seed=0):
@@ -40,7 +42,8 @@ def corpus(users=200, seed=0):
 class Collect:
     """Runs a graph and hands back what came out."""
 
-    def __init__(self, tmp_path):
+    def __init__(self, tmp_path, policy):
+        self.plan = PLANS[policy]
         self.path = tmp_path / "rows"
         self.key = tmp_path / "noise.key"
         self.key.write_bytes(b"0123456789abcdef" * 2)
@@ -52,7 +55,7 @@ class Collect:
             rows = (
                 pipeline
                 | beam.Create(documents, reshuffle=False)
-                | "ExtractNgrams" >> (transform or ExtractNgrams)(PLAN, **arguments)
+                | "ExtractNgrams" >> (transform or ExtractNgrams)(self.plan, **arguments)
             )
             (
                 rows
@@ -63,16 +66,22 @@ class Collect:
         return self.path.read_text().splitlines() if self.path.exists() else []
 
 
+@pytest.fixture(params=["paper", "plus"])
+def collect(tmp_path, request):
+    return Collect(tmp_path, request.param)
+
+
 @pytest.fixture
-def collect(tmp_path):
-    return Collect(tmp_path)
+def collect_paper(tmp_path):
+    """For what comes before the levels, and is the same for all policies."""
+    return Collect(tmp_path, "paper")
 
 
 def test_it_equals_the_plain_loop(collect):
     documents = corpus()
-    source = key_source(collect.key.read_bytes(), ExtractNgrams(PLAN).settings())
+    source = key_source(collect.key.read_bytes(), ExtractNgrams(collect.plan).settings())
     blocks, _ = collect_documents(documents, user_field="user", text_field="text", user_per_document=False)
-    tables = extract_in_memory(blocks, PLAN, source, make_tokenizer("words"))
+    tables = extract_in_memory(blocks, collect.plan, source, make_tokenizer("words"))
     expected = sorted(repr(tuple(row)) for table in tables.values() for row in table.rows())
     assert collect(documents) == expected
     assert len(expected) > 100
@@ -96,26 +105,26 @@ def test_shards_repeats_and_workers_change_nothing(collect, options, arguments):
 
 
 @pytest.mark.parametrize("pruning", ["both", "single"])
-def test_the_form_of_a_document_changes_nothing(collect, pruning):
+def test_the_form_of_a_document_changes_nothing(collect_paper, pruning):
     texts = corpus(80)
-    expected = collect(texts, pruning=pruning)
-    assert collect([Post(*document) for document in texts], pruning=pruning) == expected
-    assert collect([{"user": user, "text": text, "x": 1} for user, text in texts], pruning=pruning) == expected
-    assert collect([beam.Row(user=user, text=text) for user, text in texts], pruning=pruning) == expected
-    assert collect([(user, text.split()) for user, text in texts], pruning=pruning) == expected
-    assert collect([(user.encode(), text) for user, text in texts], pruning=pruning) == expected
+    expected = collect_paper(texts, pruning=pruning)
+    assert collect_paper([Post(*document) for document in texts], pruning=pruning) == expected
+    assert collect_paper([{"user": user, "text": text, "x": 1} for user, text in texts], pruning=pruning) == expected
+    assert collect_paper([beam.Row(user=user, text=text) for user, text in texts], pruning=pruning) == expected
+    assert collect_paper([(user, text.split()) for user, text in texts], pruning=pruning) == expected
+    assert collect_paper([(user.encode(), text) for user, text in texts], pruning=pruning) == expected
     named = [beam.Row(author=user, body=text) for user, text in texts]
-    assert collect(named, pruning=pruning, user_field="author", text_field="body") == expected
+    assert collect_paper(named, pruning=pruning, user_field="author", text_field="body") == expected
 
 
-def test_keys_labels_plans_and_tokenizers_draw_other_noise(collect, tmp_path):
+def test_keys_labels_plans_and_tokenizers_draw_other_noise(collect_paper, tmp_path):
     documents = corpus()
-    results = [collect(documents), collect(documents, release="second")]
-    results.append(collect(documents, release="third", tokenizer="whitespace"))
+    results = [collect_paper(documents), collect_paper(documents, release="second")]
+    results.append(collect_paper(documents, release="third", tokenizer="whitespace"))
     (tmp_path / "other.key").write_bytes(b"x" * 32)
-    results.append(collect(documents, noise_key=f"file:{tmp_path}/other.key"))
-    results.append(collect(documents, noise_key=None))
-    results.append(collect(documents, noise_key=None))
+    results.append(collect_paper(documents, noise_key=f"file:{tmp_path}/other.key"))
+    results.append(collect_paper(documents, noise_key=None))
+    results.append(collect_paper(documents, noise_key=None))
     assert len({tuple(rows) for rows in results}) == len(results)
 
 
@@ -126,11 +135,11 @@ def test_a_key_used_for_other_data_is_refused(collect):
     with pytest.raises(Exception, match="already used for this release label with other data"):
         collect(documents[1:])
     with pytest.raises(Exception, match="already used for this release label with other data"):
-        collect(documents, pruning="single")
+        collect(documents, tokenizer="whitespace")
     assert collect(documents[1:], release="another")
 
 
-def test_documents_that_cannot_be_used_are_left_out(collect):
+def test_documents_that_cannot_be_used_are_left_out(collect_paper):
     documents = corpus(60)
     bad = [
         ("", "no user"),
@@ -144,7 +153,7 @@ def test_documents_that_cannot_be_used_are_left_out(collect):
         "just a string",
         7,
     ]
-    assert collect([*bad[:5], *documents, *bad[5:]]) == collect(documents)
+    assert collect_paper([*bad[:5], *documents, *bad[5:]]) == collect_paper(documents)
 
 
 @pytest.mark.parametrize("documents", [[], [("u", "")], [("u", "..."), ("v", " ")], [("u", "one")], [("u", "a b c d")]])
@@ -176,12 +185,24 @@ def test_a_user_of_ten_million_tokens():
         assert_that(rows | beam.Map(lambda row: row.tokens), equal_to([["x"], ["x", "x"]]))
 
 
+def test_a_user_of_ten_million_tokens_beside_others():
+    """Policy plus: the heavy user spends its one budget, whatever it holds; the others' phrase comes out."""
+    others = [(f"u{i}", "see you tomorrow") for i in range(400)]
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        heavy = pipeline | beam.Create([10_000_000]) | beam.Map(lambda n: ("heavy", "see you " * (n // 2)))
+        rows = (heavy, pipeline | "Others" >> beam.Create(others)) | beam.Flatten() | ExtractNgrams(PLANS["plus"])
+        phrase = rows | beam.Map(lambda row: row.tokens) | beam.Filter(lambda tokens: len(tokens) == 3)
+        assert_that(
+            phrase | beam.Filter(lambda tokens: tokens[2] == "tomorrow"), equal_to([["see", "you", "tomorrow"]])
+        )
+
+
 def test_twice_in_one_graph_and_going_on(collect):
     documents = corpus()
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         posts = pipeline | beam.Create(documents)
-        first = posts | "First" >> ExtractNgrams(PLAN, noise_key=str(collect.key))
-        second = posts | "Second" >> ExtractNgrams(PLAN, noise_key=str(collect.key))
+        first = posts | "First" >> ExtractNgrams(collect.plan, noise_key=str(collect.key))
+        second = posts | "Second" >> ExtractNgrams(collect.plan, noise_key=str(collect.key))
         assert first.element_type is Ngram
         weights = [rows | f"Of{i}" >> beam.Map(lambda row: row.weight) for i, rows in enumerate((first, second))]
         both = (weights[0], weights[1]) | beam.Flatten() | beam.combiners.Count.PerElement()
@@ -214,7 +235,7 @@ def test_each_window_is_a_release_of_its_own(collect):
             | beam.Create(stamped)
             | beam.Map(lambda value: value)
             | beam.WindowInto(FixedWindows(10))
-            | ExtractNgrams(PLAN, noise_key=str(collect.key))
+            | ExtractNgrams(collect.plan, noise_key=str(collect.key))
             | beam.Map(lambda row, window=beam.DoFn.WindowParam: (int(window.start), (tuple(row.tokens), row.weight)))
             | "Global" >> beam.WindowInto(beam.window.GlobalWindows())
             | beam.GroupByKey()
@@ -233,14 +254,16 @@ def test_each_window_is_a_release_of_its_own(collect):
 def test_labels_and_secrets_of_the_graph(collect):
     key = collect.key.read_bytes()
     pipeline = beam.Pipeline(runner=FnApiRunner())
-    pipeline | beam.Create(corpus(5)) | ExtractNgrams(PLAN, noise_key=str(collect.key))
+    pipeline | beam.Create(corpus(5)) | ExtractNgrams(collect.plan, noise_key=str(collect.key))
     proto = pipeline.to_runner_api()
     names = {transform.unique_name for transform in proto.components.transforms.values()}
-    for n in (1, 2, 3):
-        assert f"ExtractNgrams/Level{n}/NoisyThreshold" in names
-        assert f"ExtractNgrams/Level{n}/ClipAndWeight" in names
+    for level in collect.plan.levels:
+        count = len(level.rounds)
+        for step in [""] if count == 1 else [f"Round{i}/" for i in range(1, count + 1)]:
+            assert f"ExtractNgrams/Level{level.n}/{step}NoisyThreshold" in names
+            assert f"ExtractNgrams/Level{level.n}/{step}ClipAndWeight" in names
     assert "ExtractNgrams/Level2/ValidityFilter" in names
-    assert "ExtractNgrams/Level2/AddSpuriousGrams" in names
+    assert "ExtractNgrams/Level3/AddSpuriousGrams" in names
     raw = proto.SerializeToString()
     assert key not in raw
     assert key.hex().encode() not in raw
@@ -281,6 +304,8 @@ def test_bad_arguments(arguments, message):
         ExtractNgrams(PLAN, **arguments)
     with pytest.raises(ParameterError, match="plan must come from plan_extraction"):
         ExtractNgrams("plan")
+    with pytest.raises(ParameterError, match="pruning must be both with policy plus"):
+        ExtractNgrams(PLANS["plus"], pruning="single")
 
 
 def test_noise_beyond_exact_sums_is_refused_before_any_data_is_read():

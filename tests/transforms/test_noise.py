@@ -11,7 +11,8 @@ from scipy import special, stats
 from dpngram.transforms.columns import split_binary
 from dpngram.transforms.keyed import Prf
 from dpngram.transforms.levels import EMPTY_LEVEL, Level
-from dpngram.transforms.noise import UNIT, NoisyCut, spurious_keys, weight_table
+from dpngram.transforms.noise import UNIT, Noise, weight_table
+from dpngram.transforms.strata import Strata
 
 
 def first_level(count):
@@ -19,7 +20,11 @@ def first_level(count):
 
     offsets, data = split_binary(pa.array([b"%04d" % i for i in range(count)], pa.large_binary()))
     digests = Prf(b"t" * 32).strings(offsets, data)
-    return Level.first(offsets, data, digests, np.zeros(count, np.int64), 1.0)
+    return Level.first(offsets, data, digests, np.zeros(count, np.int64), 1.0, 0.0)
+
+
+def draw(level, probability, prf, pruning="both"):
+    return Strata(level, pruning).draw(np.array([probability]), prf)[0]
 
 
 def test_weights_never_exceed_norm_one():
@@ -33,31 +38,32 @@ def test_weights_never_exceed_norm_one():
 
 def test_threshold_is_raised_to_the_grid():
     for sigma, rho in [(3.98371, 25.0851), (0.01, 1.0), (1000.0, 5000.1), (2.0, -0.3)]:
-        cut = NoisyCut(sigma, rho)
-        least = Fraction(cut.least * cut.step, UNIT)
-        assert Fraction(rho) <= least < Fraction(rho) + Fraction(cut.step, UNIT)
-        assert cut.step <= sigma * UNIT / 2**14
-        assert cut.zero_probability == pytest.approx(float(special.ndtr(-float(least) / sigma)), rel=1e-12)
+        noise = Noise(sigma)
+        steps = noise.least(rho)
+        least = Fraction(steps * noise.step, UNIT)
+        assert Fraction(rho) <= least < Fraction(rho) + Fraction(noise.step, UNIT)
+        assert noise.step <= sigma * UNIT / 2**14
+        assert noise.zero_probability(steps) == pytest.approx(float(special.ndtr(-float(least) / sigma)), rel=1e-12)
 
 
 def test_noisy_weights_are_sums_of_integers():
-    cut = NoisyCut(2.5, 3.0)
+    noise = Noise(2.5)
     words = Prf(b"k" * 32).words(np.arange(10_000, dtype=np.uint64), 0)
-    noise = cut.noisy(np.zeros(10_000, np.int64), words)
-    shift = 7 * cut.step
-    assert (cut.noisy(np.full(10_000, shift), words) == noise + 7).all()
-    assert stats.kstest(noise * cut.grid / 2.5, "norm").pvalue > 1e-4
+    noisy = noise.noisy(np.zeros(10_000, np.int64), words)
+    shift = 7 * noise.step
+    assert (noise.noisy(np.full(10_000, shift), words) == noisy + 7).all()
+    assert stats.kstest(noisy * noise.grid / 2.5, "norm").pvalue > 1e-4
 
 
 def test_an_infinite_threshold_releases_nothing():
-    cut = NoisyCut(1.0, math.inf)
-    assert cut.zero_probability == 0.0
-    assert (cut.noisy(np.array([2**60]), np.array([[0, 0]], np.uint64)) < cut.least).all()
+    noise = Noise(1.0)
+    assert noise.zero_probability(noise.least(math.inf)) == 0.0
+    assert (noise.noisy(np.array([2**60]), np.array([[0, 0]], np.uint64)) < noise.least(math.inf)).all()
 
 
 def test_too_much_noise_for_exact_sums_is_refused():
     with pytest.raises(ValueError, match="sigma must be below"):
-        NoisyCut(2.0**27, 1.0)
+        Noise(2.0**27)
 
 
 def test_walk_visits_each_rank_with_the_given_probability():
@@ -68,9 +74,9 @@ def test_walk_visits_each_rank_with_the_given_probability():
     level = first_level(8)  # |V_2| = 64
     p, runs = 0.07, 10_000
     visits, pairs = np.zeros(64), 0
-    rows = {int(key): rank for rank, key in enumerate(level.unrank(np.arange(64), "both"))}
+    rows = {int(key): rank for rank, key in enumerate(Strata(level, "both").unrank(0, np.arange(64)))}
     for run in range(runs):
-        keys = spurious_keys(level, p, Prf(run.to_bytes(32, "little")), "both")
+        keys = draw(level, p, Prf(run.to_bytes(32, "little")))
         assert (np.diff(keys.astype(np.int64)) > 0).all()
         ranks = sorted(rows[int(key)] for key in keys)
         visits[ranks] += 1
@@ -83,7 +89,7 @@ def test_walk_visits_each_rank_with_the_given_probability():
 
 def test_walk_of_extreme_probabilities():
     level = first_level(5)
-    assert len(spurious_keys(level, 0.0, Prf(b"a" * 32), "both")) == 0
-    assert len(spurious_keys(EMPTY_LEVEL, 0.5, Prf(b"a" * 32), "both")) == 0
-    assert len(spurious_keys(level, 0.999999, Prf(b"a" * 32), "both")) == 25
-    assert len(spurious_keys(first_level(3000), 1e-30, Prf(b"a" * 32), "single")) == 0
+    assert len(draw(level, 0.0, Prf(b"a" * 32))) == 0
+    assert len(draw(EMPTY_LEVEL, 0.5, Prf(b"a" * 32))) == 0
+    assert len(draw(level, 0.999999, Prf(b"a" * 32))) == 25
+    assert len(draw(first_level(3000), 1e-30, Prf(b"a" * 32), "single")) == 0

@@ -1,0 +1,128 @@
+"""V_k by strata: how many members each has, which stratum a gram is in, and the member with a given rank.
+
+A member of V_k is a pair of overlapping rows of S_{k-1}: a prefix a = xy and a suffix b = yz with the same middle y.
+Each row has a bin as a prefix and one as a suffix, and the sum of the two is the stratum of the pair. Without a
+prediction (policy `paper`) all bins are 0 and V_k is one stratum. Everything here is a function of the release.
+"""
+
+import math
+
+import numpy as np
+
+from dpngram.transforms.keyed import Prf, uniform
+from dpngram.transforms.levels import Array, Level, pack_keys
+
+__all__ = ["Strata"]
+
+_BIN_BITS = 8  # left and right are in units of 2^-9 nat; a bin is half a nat
+
+
+class Strata:
+    """V_k for both-side or one-side pruning, given S_{k-1}."""
+
+    size: Array  # int64: members of each stratum
+
+    def __init__(self, previous: Level, pruning: str) -> None:
+        self._previous, self._pruning = previous, pruning
+        self._origin = 0
+        if not len(previous) or pruning == "single":
+            self.size = np.array([previous.valid(pruning)], np.int64)
+            return
+        guided = len(previous.left) > 0
+        none = np.zeros(len(previous), np.int64)
+        self._bin_left = previous.left.astype(np.int64) >> _BIN_BITS if guided else none
+        self._bin_right = previous.right.astype(np.int64) >> _BIN_BITS if guided else none
+        self._join()
+
+    def _join(self) -> None:
+        """Rows in groups of one middle and bin, on both sides; pairs of groups that share the middle, by stratum."""
+        left = _Groups(self._previous.suffix.astype(np.int64), self._bin_left)
+        right = _Groups(self._previous.parent, self._bin_right)
+        first = np.searchsorted(right.middle, left.middle, side="left")
+        partners = np.searchsorted(right.middle, left.middle, side="right") - first
+        mine = np.repeat(np.arange(len(left.middle)), partners)
+        theirs = np.arange(len(mine)) - np.repeat(np.cumsum(partners) - partners, partners) + np.repeat(first, partners)
+        stratum = left.bin[mine] + right.bin[theirs]
+        self._origin = int(stratum.min()) if len(stratum) else 0
+        stratum -= self._origin
+        order = np.argsort(stratum, kind="stable")
+        stratum, mine, theirs = stratum[order], mine[order], theirs[order]
+        self._left_rows, self._right_rows = left.rows, right.rows
+        self._left_start, self._right_start = left.start[mine], right.start[theirs]
+        self._right_count = right.count[theirs]
+        members = left.count[mine] * self._right_count
+        strata = int(stratum[-1]) + 1 if len(stratum) else 1
+        self._pair_start = np.searchsorted(stratum, np.arange(strata + 1))
+        self._ends = np.cumsum(members)
+        self.size = np.diff(np.append(0, self._ends)[self._pair_start])
+
+    def of(self, keys: Array) -> Array:
+        """The stratum of each of these members of V_k."""
+        if len(self.size) == 1:
+            return np.zeros(len(keys), np.int64)
+        prefix = (keys >> np.uint64(32)).astype(np.int64)
+        suffix = self._previous.suffix_rows(keys)
+        stratum: Array = self._bin_left[prefix] + self._bin_right[suffix] - self._origin
+        return stratum
+
+    def unrank(self, stratum: int, ranks: Array) -> Array:
+        """The keys of the members with these ranks in [0, size[stratum])."""
+        if not len(ranks):
+            return np.zeros(0, np.uint64)
+        if self._pruning == "single":
+            return pack_keys(ranks // int(self._previous.words), ranks % int(self._previous.words))
+        first, last = self._pair_start[stratum], self._pair_start[stratum + 1]
+        before = self._ends[first - 1] if first else 0
+        pair = first + np.searchsorted(self._ends[first:last], ranks + before, side="right")
+        within = ranks + before - np.where(pair > 0, self._ends[pair - 1], 0)
+        prefix = self._left_rows[self._left_start[pair] + within // self._right_count[pair]]
+        suffix = self._right_rows[self._right_start[pair] + within % self._right_count[pair]]
+        return pack_keys(prefix, self._previous.last[suffix])
+
+    def draw(self, probability: Array, prf: Prf) -> tuple[Array, Array]:
+        """Members of V_k, each with the `probability` of its stratum, independently: sorted keys, and their strata.
+
+        Including each member of V_k and then dropping those that some user contributed has exactly the law
+        of Algorithm 1, which draws noise for every member that nobody contributed.
+        """
+        keys, strata = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
+        for stratum, (size, chance) in enumerate(zip(self.size.tolist(), probability.tolist(), strict=True)):
+            if size and chance > 0:
+                keys.append(self.unrank(stratum, _walk(size, chance, prf, stratum)))
+                strata.append(np.full(len(keys[-1]), stratum))
+        drawn = np.concatenate(keys)
+        order = np.argsort(drawn)
+        return drawn[order], np.concatenate(strata)[order]
+
+
+class _Groups:
+    """Rows grouped by (middle, bin), in that order."""
+
+    def __init__(self, middle: Array, bins: Array) -> None:
+        self.rows = np.lexsort((bins, middle))
+        middle, bins = middle[self.rows], bins[self.rows]
+        head = np.append(True, (middle[1:] != middle[:-1]) | (bins[1:] != bins[:-1]))
+        self.start = np.flatnonzero(head)
+        self.count = np.diff(np.append(self.start, len(middle)))
+        self.middle, self.bin = middle[self.start], bins[self.start]
+
+
+def _walk(size: int, probability: float, prf: Prf, stratum: int) -> Array:
+    """Ranks of [0, size), each with `probability`: geometric gaps floor(ln(1-U) / ln(1-p)) + 1."""
+    log_miss = math.log1p(-probability)
+    ranks, last, drawn = [], -1, 0
+    while last < size:
+        expected = (size - last) * probability
+        batch = int(min(expected + 6 * math.sqrt(expected) + 16, 1 << 22))
+        counter = np.arange(drawn, drawn + batch, dtype=np.uint64)
+        with np.errstate(divide="ignore"):  # a draw that rounds to 1 is a gap past the end
+            gaps = np.floor(np.log1p(-uniform(prf.words(counter, stratum))) / log_miss) + 1
+        # A gap beyond the end ends the walk; cut before the sum can overflow.
+        steps = np.cumsum(np.minimum(gaps, float(size) + 1).astype(np.int64)[: _safe_length(size)]) + last
+        ranks.append(steps[steps < size])
+        last, drawn = int(steps[-1]), drawn + batch
+    return np.concatenate(ranks)
+
+
+def _safe_length(size: int) -> int:
+    return max(1, (1 << 62) // (size + 1))

@@ -4,6 +4,8 @@ Privacy: everything here is a function of noisy values on all of V_k and of earl
 post-processing. Only the share of spurious grams depends on it.
 """
 
+import functools
+
 import numpy as np
 from scipy import special
 
@@ -17,6 +19,7 @@ _LOWEST, _HIGHEST = 10, 139  # 0.5 and 6.95
 MAX_TALLIED = 1 << 30  # larger strata are taken to be all zero cells; hardly any user's gram can matter among so many
 
 
+@functools.lru_cache(maxsize=16)
 def threshold_grid(noise: Noise) -> Array:
     """The thresholds that are tried, in steps of the noise's grid; the last one releases nothing."""
     tried = [noise.least(noise.sigma * place / _PER_SIGMA) for place in range(_LOWEST, _HIGHEST + 1)]
@@ -64,7 +67,7 @@ def choose_thresholds(noise: Noise, floor: Array, zeros: Array, stratum: Array, 
         return places
 
     low, high = 0.0, 1 / eta  # at 1/eta no stratum is chosen at a loss
-    for _ in range(60):
+    for _ in range(40):
         middle = (low + high) / 2
         places = best(middle)
         if spurious[rows, places].sum() <= eta * reached[rows, places].sum():

@@ -13,7 +13,7 @@ from dpngram.transforms.candidates import CandidateBlock, open_candidates
 from dpngram.transforms.documents import DocumentBlock, block_posts
 from dpngram.transforms.histogram import CellBlock, merge_cells, split_cells, weighted_cells
 from dpngram.transforms.keys import KeyReference, KeySource, Randomness, settings_digest
-from dpngram.transforms.levels import EMPTY_LEVEL
+from dpngram.transforms.levels import EMPTY_LEVEL, Level
 from dpngram.transforms.policies import make_policy
 from dpngram.transforms.posts import PostBlock, PostDigests, split_posts
 from dpngram.transforms.released import EMPTY_TABLE, GramTable, decode_grams
@@ -70,11 +70,11 @@ def extract_in_memory(
     user_per_document: bool = False,
     shards: int = 1,
     histogram_shards: int = 1,
-    observe: Callable[[Round, Sequence[UserBlock | CandidateBlock]], None] | None = None,
+    observe: Callable[[Round, Sequence[UserBlock | CandidateBlock], Level], None] | None = None,
 ) -> dict[int, GramTable]:
     """What `ExtractLevels` computes in the global window, by the same functions on arrays, in one process.
 
-    `observe` is shown the users after each round, with what is left of their budgets.
+    `observe` is shown, after each round, the users with what is left of their budgets, and what the level released.
     """
     digests = PostDigests.of(source)
     pieces: dict[int, list[PostBlock]] = collections.defaultdict(list)
@@ -106,14 +106,14 @@ def extract_in_memory(
                 for shard, cells in split_cells(weighted_cells(candidates, weight), histogram_shards):
                     histogram[shard].append(cells)
             blocks = after
-            if observe is not None:
-                observe(round_, blocks)
             cut = policy.cut(round_, level, released)
             parts = [release_cells(merge_cells(cells), cut, draw) for cells in histogram.values()]
             if n > 1:
                 released = add_spurious(parts, level, released, round_, draw) if len(level) else EMPTY_LEVEL
             else:
                 released = collect_tokens(parts, released, round_)
+            if observe is not None:
+                observe(round_, blocks, released)
         level = released if len(released) else EMPTY_LEVEL
         table = decode_grams(level, table, pruning) if len(level) else EMPTY_TABLE
         tables[n] = table

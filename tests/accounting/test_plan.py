@@ -128,3 +128,93 @@ def test_thresholds_follow_the_release():
     plan = plan_extraction(**PAPER)
     assert plan.threshold(1, 0, 0) == plan.level(1).rho
     assert plan.threshold(2, 1000, 10**6) == pytest.approx(16.99, abs=0.01)
+
+
+PLUS = {**PAPER, "policy": "plus"}
+
+
+def test_plus_has_one_sigma_and_individual_budgets():
+    plan = plan_extraction(**PLUS)
+    assert {level.sigma for level in plan.levels} == {plan.level(1).sigma}
+    assert plan.level(1).sigma == pytest.approx(gaussian_sigma(4, 0.95e-7), rel=1e-9)
+    assert plan.threshold_delta == pytest.approx(0.05e-7)
+    assert [level.share / plan.level(1).share for level in plan.levels] == pytest.approx([0.8**k for k in range(9)])
+    assert [len(level.rounds) for level in plan.levels] == [3, 2, 1, 1, 1, 1, 1, 1, 1]
+    assert [level.max_contributions for level in plan.levels] == [300] + [None] * 8
+    assert math.fsum(level.share for level in plan.levels) == pytest.approx(1)
+
+
+def test_plus_thresholds_of_level_1_against_mpmath():
+    """rho_{1,r} = max over t of sqrt(a_r/t) + sigma * isf(1 - (1 - d_r)^(1/t)), with d_r = 0.05 delta a_r."""
+    import mpmath
+
+    plan = plan_extraction(**PLUS)
+    with mpmath.workdps(40):
+        sigma = mpmath.mpf(plan.level(1).sigma)
+        for part, share in zip(plan.level(1).rounds, (0.05, 0.25, 0.7), strict=True):
+            assert part.share == share
+            d = mpmath.mpf(plan.threshold_delta) * share
+
+            def isf(tail):
+                return mpmath.findroot(lambda z: mpmath.log(mpmath.ncdf(-z)) - mpmath.log(tail), 6.0)
+
+            # The maximum is at a small or the largest t; a few suffice to see that it is reached and never missed.
+            candidates = [
+                mpmath.sqrt(mpmath.mpf(share) / t) + sigma * isf(-mpmath.expm1(mpmath.log1p(-d) / t))
+                for t in (1, 2, 3, 10, 100, 299, 300)
+            ]
+            assert 0 <= (part.rho - max(candidates)) / part.rho <= 1e-9
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "windows"), [(1.0, 1e-7, 1), (4.0, 1e-7, 1), (0.5, 1e-5, 4)])
+def test_dp_accounting_agrees_with_plus(epsilon, delta, windows):
+    plan = plan_extraction(epsilon=epsilon, delta=delta, max_n=5, max_contributions=10, windows=windows, policy="plus")
+    one = pld.from_gaussian_mechanism(
+        plan.level(1).sigma, value_discretization_interval=1e-4, log_mass_truncation_bound=-50
+    )
+    composed = one if windows == 1 else one.self_compose(windows)
+    noise_delta = delta - windows * plan.threshold_delta
+    assert composed.get_epsilon_for_delta(noise_delta) == pytest.approx(epsilon, abs=1e-6)
+
+
+def test_plus_there_and_back_and_its_refusals():
+    plan = plan_extraction(**PLUS)
+    assert ExtractionPlan.from_json(plan.to_json()) == plan
+    document = json.loads(plan.to_json())
+    for change, message in [
+        ({"policy": "paper"}, "must have max_contributions, and one round"),
+        ({"epsilon": 3.9}, "does not give"),
+        ({"windows": 2}, "does not give"),
+    ]:
+        with pytest.raises(ParameterError, match=message):
+            ExtractionPlan.from_json(json.dumps({**document, **change}))
+    first, second, *rest = plan.levels
+    quiet = dataclasses.replace(second, sigma=second.sigma * (1 - 1e-6))
+    with pytest.raises(ParameterError, match="does not give"):
+        dataclasses.replace(plan, levels=(first, quiet, *rest))
+    for index in range(3):
+        part = first.rounds[index]
+        lower = dataclasses.replace(part, rho=part.rho * (1 - 1e-6))
+        rounds = (*first.rounds[:index], lower, *first.rounds[index + 1 :])
+        with pytest.raises(ParameterError, match="threshold must be at least"):
+            dataclasses.replace(plan, levels=(dataclasses.replace(first, rounds=rounds), second, *rest))
+    with pytest.raises(ParameterError, match="shares of at most 1 in all"):
+        dataclasses.replace(first, rounds=(*first.rounds, first.rounds[0]))
+    with pytest.raises(ParameterError, match="level 1 must have max_contributions"):
+        dataclasses.replace(plan, levels=(dataclasses.replace(first, max_contributions=None), second, *rest))
+    with pytest.raises(ParameterError, match="one number with policy plus"):
+        plan_extraction(**{**PLUS, "max_contributions": [1] * 9})
+    document["levels"][0]["rho"] += 1
+    with pytest.raises(ParameterError, match="lowest of its rounds"):
+        ExtractionPlan.from_json(json.dumps(document))
+
+
+def test_plus_explains_itself():
+    text = " ".join(plan_extraction(**PLUS).explain().split())
+    for words in (
+        "one budget for all levels",
+        "in 3 rounds of 5 %, 25 %, 70 % of it",
+        "all valid 2-grams",
+        "an aim, not a bound",
+    ):
+        assert words in text

@@ -1,0 +1,145 @@
+"""How much each policy releases, and how much of it is spurious. Run by hand:
+
+    python tests/benchmarks/utility.py msnbc english untuned [--keys 5] [--data ../shared/data]
+
+`msnbc` and `english` read the data sets named in docs/results.md. `untuned` takes corpora on which no constant was
+chosen: the Python files of this installation (a file is a user, a line a post) and synthetic ones, for several
+epsilon. The corpora are known, so a released gram that no user has can be counted; a real run never could.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from dpngram.accounting import plan_extraction
+from dpngram.pipelines.reading import ByteRange, parse_jsonl, parse_text, read_lines
+from dpngram.transforms.testing import extract_in_memory, key_source
+from dpngram.transforms.tokenizers import make_tokenizer
+
+
+class Corpus:
+    """Documents, made anew for each run, and how to read them."""
+
+    def __init__(self, blocks, tokenizer="words", solo=False):
+        self.blocks, self.tokenizer, self.solo = list(blocks), make_tokenizer(tokenizer), solo
+
+    def run(self, plan, key):
+        """Released and spurious grams, per level."""
+        spurious = {}
+
+        def observe(round_, blocks, released):
+            present = [block.grams for block in blocks] if round_.n > 1 else []
+            held = np.isin(released.keys, np.concatenate([np.zeros(0, np.uint64), *present]))
+            spurious[round_.n] = int((~held).sum()) if round_.n > 1 else 0
+
+        tables = extract_in_memory(
+            self.blocks,
+            plan,
+            key_source(key.to_bytes(32, "little"), [plan.to_json()]),
+            self.tokenizer,
+            user_per_document=self.solo,
+            shards=32,
+            histogram_shards=2,
+            observe=observe,
+        )
+        return [len(table) for table in tables.values()], [spurious.get(n, 0) for n in tables]
+
+
+def msnbc(data):
+    with zipfile.ZipFile(data / "msnbc990928.zip") as archive:
+        text = archive.read("msnbc990928.seq").split(b"\n", 7)[7]
+    with tempfile.TemporaryDirectory() as work:
+        path = Path(work) / "lines"
+        path.write_bytes(text)
+        extent = ByteRange(str(path), 0, len(text), "uncompressed")
+        return Corpus((parse_text(lines)[0] for lines in read_lines(extent, 0)), "whitespace", solo=True)
+
+
+def jsonl(path, compression):
+    extent = ByteRange(str(path), 0, -1 if compression == "gzip" else path.stat().st_size, compression)
+    return Corpus(parse_jsonl(lines, "user", "text")[0] for lines in read_lines(extent, 0))
+
+
+def code():
+    """Every Python file of the standard library and of the installed packages, a line a post."""
+    rows = []
+    for root in {sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["purelib"]}:
+        for path in sorted(Path(root).rglob("*.py")):
+            lines = path.read_text(errors="replace").splitlines()
+            rows += [{"user": str(path), "text": line} for line in lines if line.strip()]
+    with tempfile.TemporaryDirectory() as work:
+        path = Path(work) / "code.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return jsonl(path, "uncompressed")
+
+
+def synthetic(*flags):
+    with tempfile.TemporaryDirectory() as work:
+        path = Path(work) / "synthetic.jsonl"
+        command = [sys.executable, "-m", "dpngram.pipelines.cli", "synth", "--output", str(path), *map(str, flags)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return jsonl(path, "uncompressed")
+
+
+def compare(name, corpus, keys, **budget):
+    """One line a policy: mean per level, mean and deviation of the total, share of spurious grams over all keys."""
+    totals = {}
+    for policy in ("paper", "plus"):
+        plan = plan_extraction(policy=policy, **budget)
+        runs = [corpus.run(plan, key) for key in range(keys)]
+        released = np.array([run[0] for run in runs])
+        spurious = np.array([run[1] for run in runs]).sum() / max(released.sum(), 1)
+        total = released.sum(axis=1)
+        totals[policy] = total.mean()
+        levels = " ".join(f"{mean:.1f}" for mean in released.mean(axis=0))
+        ratio = f"{totals['plus'] / max(totals['paper'], 1e-9):.2f} x" if policy == "plus" else ""
+        print(
+            f"{name:<34} {policy:<6} {total.mean():>10,.1f} +- {total.std(ddof=1) if keys > 1 else 0:<7.1f} "
+            f"spurious {100 * spurious:5.2f} %  {ratio:>7}   {levels}",
+            flush=True,
+        )
+
+
+def bench_msnbc(data, keys):
+    compare("MSNBC e=1 T=6 D=10", msnbc(data), keys, epsilon=1, delta=1e-7, max_n=6, max_contributions=10)
+
+
+def bench_english(data, keys):
+    corpus = jsonl(data / "reddit_posts.jsonl.gz", "gzip")
+    compare("English e=4 T=9 D=100", corpus, keys, epsilon=4, delta=1e-7, max_n=9, max_contributions=100)
+
+
+def bench_untuned(_data, keys):
+    corpora = {
+        "Python files": code(),
+        "synthetic, default": synthetic("--users", 30_000),
+        "synthetic, many planted": synthetic("--users", 30_000, "--phrases", 5000, "--seed", 5),
+        "synthetic, long posts": synthetic("--users", 5_000, "--tokens_per_user", 400, "--seed", 6),
+        "synthetic, short posts": synthetic("--users", 100_000, "--tokens_per_user", 6, "--seed", 7),
+    }
+    for name, corpus in corpora.items():
+        for epsilon in (0.5, 1, 2, 4, 8):
+            budget = {"epsilon": epsilon, "delta": 1e-6, "max_n": 6, "max_contributions": 50}
+            compare(f"{name} e={epsilon}", corpus, keys, **budget)
+
+
+def main():
+    benches = {"msnbc": bench_msnbc, "english": bench_english, "untuned": bench_untuned}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("which", nargs="*", choices=[*benches, []], help="which corpora (default: all)")
+    parser.add_argument("--keys", type=int, default=5)
+    parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[3] / "shared" / "data")
+    flags = parser.parse_args()
+    for name in flags.which or benches:
+        benches[name](flags.data, flags.keys)
+
+
+if __name__ == "__main__":
+    main()

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from dpngram.accounting.gaussian import compose_sigmas, delta_bound, sigma_for
@@ -36,9 +37,9 @@ class RoundPlan:
     rho: float | None = None
 
     def __post_init__(self) -> None:
-        check_number("round share", self.share, 0.0, 1.0, low_open=True)
+        _store(self, share=check_number("round share", self.share, 0.0, 1.0, low_open=True))
         if self.rho is not None:
-            check_number("round rho", self.rho, -1e100, 1e100)
+            _store(self, rho=check_number("round rho", self.rho, -1e100, 1e100))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,12 +53,17 @@ class LevelPlan:
     rounds: tuple[RoundPlan, ...]
 
     def __post_init__(self) -> None:
-        check_integer("level n", self.n, 1, MAX_N)
-        check_number("level share", self.share, 0.0, 1.0, low_open=True)
-        check_sigma(self.sigma)
+        _store(
+            self,
+            n=check_integer("level n", self.n, 1, MAX_N),
+            share=check_number("level share", self.share, 0.0, 1.0, low_open=True),
+            sigma=check_sigma(self.sigma),
+            rounds=tuple(self.rounds),
+        )
         if self.max_contributions is not None:
-            check_integer("max_contributions", self.max_contributions, 1, MAX_CONTRIBUTIONS)
-        if not self.rounds or math.fsum(part.share for part in self.rounds) > 1 + 1e-12:
+            cap = check_integer("max_contributions", self.max_contributions, 1, MAX_CONTRIBUTIONS)
+            _store(self, max_contributions=cap)
+        if not self.rounds or math.fsum(part.share for part in self.rounds) > 1:
             raise ParameterError(f"the rounds of level {self.n} must be at least one, with shares of at most 1 in all.")
         if any((part.rho is None) != (self.n > 1) for part in self.rounds):
             raise ParameterError(f"rho must be given for level 1 and for no other, got {self.rounds} at {self.n}.")
@@ -92,31 +98,32 @@ class ExtractionPlan:
 
     def __post_init__(self) -> None:
         check_choice("policy", self.policy, tuple(POLICIES))
-        check_epsilon(self.epsilon)
-        check_delta(self.delta)
-        check_number("eta", self.eta, 0.0, 1.0, low_open=True, high_open=True)
-        check_integer("windows", self.windows, 1, MAX_WINDOWS)
-        check_number("threshold_delta", self.threshold_delta, 0.0, 1.0, low_open=True, high_open=True)
+        _store(
+            self,
+            epsilon=check_epsilon(self.epsilon),
+            delta=check_delta(self.delta),
+            eta=check_number("eta", self.eta, 0.0, 1.0, low_open=True, high_open=True),
+            windows=check_integer("windows", self.windows, 1, MAX_WINDOWS),
+            threshold_delta=check_number(
+                "threshold_delta", self.threshold_delta, 0.0, 1.0, low_open=True, high_open=True
+            ),
+            levels=tuple(self.levels),
+        )
         if [level.n for level in self.levels] != list(range(1, self.max_n + 1)) or not self.levels:
             raise ParameterError("levels must be numbered 1, 2, ... without a gap.")
         if not POLICIES[self.policy].individual and any(
-            level.max_contributions is None or len(level.rounds) > 1 for level in self.levels
+            level.max_contributions is None or [part.share for part in level.rounds] != [1.0] for level in self.levels
         ):
-            raise ParameterError(f"levels of policy {self.policy} must have max_contributions, and one round.")
+            raise ParameterError(f"levels of policy {self.policy} must have max_contributions, and one whole round.")
         self._check_guarantee()
 
     def _check_guarantee(self) -> None:
         spent = self.windows * self.threshold_delta
-        sigma = self.sigma_star
-        if spent >= 1 or max(
-            delta_bound(self.epsilon, sigma) + spent, delta_bound(self.epsilon + math.log1p(-spent), sigma)
-        ) > self.delta * (1 + 1e-15):
+        if spent >= 1 or _delta_needed(self.epsilon, self.sigma_star, spent) > self.delta * (1 + 1e-15):
             raise ParameterError(
                 f"the noise of this plan does not give ({self.epsilon:g}, {self.delta:g})-differential privacy."
             )
         first = self.levels[0]
-        if math.fsum(part.share for part in first.rounds) > 1:  # exactly: their probabilities must not exceed d
-            raise ParameterError("the rounds of level 1 must have shares of at most 1 in all.")
         for part in first.rounds:
             needed = _round_threshold(first.sigma, first.max_contributions, self.threshold_delta, part.share)
             if part.rho is None or part.rho < needed - abs(needed) * RHO_1_SLACK:
@@ -130,9 +137,7 @@ class ExtractionPlan:
     @property
     def sigma_star(self) -> float:
         """The noise of the one Gaussian that costs as much as the whole run, all windows together."""
-        sigmas = [level.sigma for level in self.levels]
-        one_release = compose_sigmas([min(sigmas)] if POLICIES[self.policy].individual else sigmas)
-        return one_release / math.sqrt(self.windows)
+        return _compose([level.sigma for level in self.levels], self.windows, POLICIES[self.policy])
 
     def level(self, n: int) -> LevelPlan:
         return self.levels[n - 1]
@@ -193,7 +198,7 @@ def plan_extraction(
     decay: float | None = None,
     shares: Any = None,
     windows: int = 1,
-    policy: str = "paper",
+    policy: str = "plus",
 ) -> ExtractionPlan:
     """The plan for releasing n-grams of up to `max_n` tokens under user-level (epsilon, delta)-DP.
 
@@ -202,12 +207,13 @@ def plan_extraction(
         max_n: T, the length of the longest n-gram.
         max_contributions: the most distinct grams one user may give at a level (the paper's Delta):
             one number, or a list with one per level. Policy `plus` clips level 1 only, and takes one number.
-        eta: the expected share of spurious grams (released, though no user has them) stays below this.
+        eta: the expected share of spurious grams (released, though no user has them) stays below this; under
+            `plus` thresholds are chosen so that its estimate does.
         decay: sigma_k = decay * sigma_{k-1}, or for `plus` the same division of the users' budgets. Below 1 spends
             more on long grams. Default: 1, and 0.8^-0.5 for `plus`.
         shares: instead of `decay`, the share of the budget for each level, in any unit.
         windows: how many windows (releases) one user may take part in.
-        policy: "paper", the algorithm of Kim et al. (2021), or "plus", which releases about twice as much.
+        policy: "plus", or "paper", the algorithm of Kim et al. (2021), which releases about half as much.
     """
     rule = POLICIES[check_choice("policy", policy, tuple(POLICIES))]
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
@@ -224,11 +230,13 @@ def plan_extraction(
 
     # A part of delta pays for the noise, the rest for tokens that only one user has (the paper's theorem).
     spent = delta * rule.token_share
-    sigma_star = max(sigma_for(epsilon, delta - spent), sigma_for(epsilon + math.log1p(-spent), delta))
-    sigmas = level_sigmas(sigma_star, (1.0,), windows) * max_n
-    if not rule.individual:
-        sigmas = level_sigmas(sigma_star, level_shares, windows)
     threshold_delta = math.nextafter(spent / windows, 0) if windows > 1 else spent
+    sigma_star = max(sigma_for(epsilon, delta - spent), sigma_for(epsilon + math.log1p(-spent), delta))
+    sigmas = _divide(sigma_star, level_shares, windows, rule)
+    # At an epsilon so small that the bound's own rounding exceeds the slack of the sigmas, a little more noise.
+    while _delta_needed(epsilon, _compose(sigmas, windows, rule), windows * threshold_delta) > delta:
+        sigma_star *= 1 + 2.0**-20
+        sigmas = _divide(sigma_star, level_shares, windows, rule)
     levels = tuple(
         LevelPlan(
             n=n,
@@ -256,6 +264,23 @@ def plan_extraction(
     )
 
 
+def _divide(sigma_star: float, shares: Sequence[float], windows: int, rule: Policy) -> tuple[float, ...]:
+    """The noise of each level: one for all under individual budgets, otherwise by the shares."""
+    if rule.individual:
+        return level_sigmas(sigma_star, (1.0,), windows) * len(shares)
+    return level_sigmas(sigma_star, shares, windows)
+
+
+def _compose(sigmas: Sequence[float], windows: int, rule: Policy) -> float:
+    """The inverse: the one Gaussian that costs as much as all of these, in all windows."""
+    return compose_sigmas([min(sigmas)] if rule.individual else sigmas) / math.sqrt(windows)
+
+
+def _delta_needed(epsilon: float, sigma: float, spent: float) -> float:
+    """The delta of the two directions, a user added and a user removed, whichever is larger."""
+    return max(delta_bound(epsilon, sigma) + spent, delta_bound(epsilon + math.log1p(-spent), sigma))
+
+
 def _round_threshold(sigma: float, cap: int | None, delta: float, share: float) -> float:
     """rho_{1,r}: t <= cap tokens that only one user has get at most sqrt(share/t) each, and delta * share in all."""
     if cap is None:
@@ -269,7 +294,8 @@ def _contribution_caps(value: Any, max_n: int, rule: Policy) -> tuple[int | None
     if rule.individual:
         if isinstance(value, (list, tuple)):
             raise ParameterError(
-                f"max_contributions must be one number with policy {rule.name}, which clips level 1 only."
+                f"max_contributions must be one number with policy {rule.name}, which clips level 1 only (paper takes "
+                f"one per level), got {value!r:.60}."
             )
         return (check_integer("max_contributions", value, 1, MAX_CONTRIBUTIONS), *[None] * (max_n - 1))
     given = [value] * max_n
@@ -290,6 +316,12 @@ def _read_level(fields: dict[str, Any]) -> LevelPlan:
     if rho != level.rho:
         raise ParameterError(f"plan rho of level {level.n} must be the lowest of its rounds, got {rho!r:.40}.")
     return level
+
+
+def _store(record: Any, **values: Any) -> None:
+    """Replaces fields of a frozen record: what was checked, as plain numbers, is what is kept."""
+    for name, value in values.items():
+        object.__setattr__(record, name, value)
 
 
 def _check_fields(cls: type, given: dict[str, Any]) -> None:

@@ -58,21 +58,24 @@ def add_budget_flags(parser: argparse.ArgumentParser) -> None:
         "--max_contributions",
         type=number_list,
         required=True,
-        help="most distinct grams a user gives per level: one number, or one per level (300,200,...)",
+        help="most distinct grams a user gives per level: one number, or for paper one per level (300,200,...)",
     )
     budget.add_argument(
-        "--eta", type=number_or_text, default=0.01, help="bound on the expected share of spurious grams (default 0.01)"
+        "--eta",
+        type=number_or_text,
+        default=0.01,
+        help="aim for the share of spurious grams; paper: a bound on its mean (default 0.01)",
     )
     budget.add_argument(
         "--decay",
         type=number_or_text,
-        help="sigma_k = decay * sigma_(k-1); below 1 favours long grams (default 1; plus: 1.118)",
+        help="sigma_k = decay * sigma_(k-1); below 1 favours long grams (default 1.118; paper: 1)",
     )
     budget.add_argument("--shares", type=number_list, help="instead of --decay: budget share of each level (1,1,2,...)")
     budget.add_argument(
         "--windows", type=number_or_text, default=1, help="releases that one user may take part in (default 1)"
     )
-    budget.add_argument("--policy", default="paper", help=f"one of: {', '.join(POLICIES)} (default paper)")
+    budget.add_argument("--policy", default="plus", help=f"one of: {', '.join(POLICIES)} (default plus)")
 
 
 def plan_from_flags(flags: argparse.Namespace) -> ExtractionPlan:

@@ -85,8 +85,9 @@ class Corpus:
         if planted:
             random = np.random.default_rng([self.seed, 3])
             chosen = [random.choice(self.users, phrase.users, replace=False) for phrase in planted]
-            texts = np.repeat([" ".join(phrase.tokens) for phrase in planted], [len(users) for users in chosen])
-            yield _names(np.concatenate(chosen)), pa.array(texts)
+            texts = pa.array([" ".join(phrase.tokens) for phrase in planted])
+            row = np.repeat(np.arange(len(planted)), [len(users) for users in chosen])
+            yield _names(np.concatenate(chosen)), texts.take(pa.array(row))
 
 
 def write_corpus(corpus: Corpus, path: str) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from apache_beam.io.filesystems import FileSystems
 
-from dpngram.accounting import ExtractionPlan, ParameterError, guarantee_in_words
+from dpngram.accounting import POLICIES, ExtractionPlan, ParameterError, guarantee_in_words
 from dpngram.transforms import GramTable
 from dpngram.transforms.released import EMPTY_TABLE
 
@@ -114,6 +114,7 @@ class _WriteManifestDoFn(beam.DoFn):
             "format_version": MANIFEST_VERSION,
             "dpngram": importlib.metadata.version("dpngram"),
             "guarantee": guarantee_in_words(self._plan),
+            "policy": POLICIES[self._plan.policy].summary,
             "released": sum(level["released"] for level in levels),
             "levels": levels,
             "settings": self._settings,

@@ -69,10 +69,14 @@ class PlusPolicy(PaperPolicy):
     def __init__(self, plan: ExtractionPlan, pruning: str) -> None:
         super().__init__(plan, pruning)
         if pruning != "both":
-            raise ParameterError(f"pruning must be both with policy plus, got {pruning!r}.")
+            raise ParameterError(f"pruning must be both with policy plus, got {pruning!r}; policy paper takes it.")
 
     def allow(self, users: Any, round_: Round) -> Any:
-        budget = users.budget if len(users.budget) else np.full(len(users), FULL_BUDGET)
+        budget = np.full(len(users), FULL_BUDGET) if round_.n == 1 else users.budget
+        if len(budget) != len(users):
+            raise ValueError(
+                "policy plus: these users did not come through the levels before; their budget is unknown."
+            )
         runs = longest_runs(users.held(), users.user_start)
         shares = [level.share for level in self.plan.levels]
         return dataclasses.replace(users, budget=budget, allowance=allowances(budget, runs, round_.n, shares))
@@ -109,7 +113,7 @@ class PlusPolicy(PaperPolicy):
         factor = np.ones(len(noisy))
         if round_.n > 1:
             prefix = (keys >> np.uint64(32)).astype(np.int64)
-            factor = np.maximum(guide(previous, prefix, previous.suffix_rows(keys)) / GUIDE_UNIT, 0.001)
+            factor = guide(previous, prefix, previous.suffix_rows(keys)) / GUIDE_UNIT
         weight: Array = np.floor(noisy / (factor * np.sqrt(round_.share))).astype(np.int64)
         return weight
 

@@ -23,7 +23,9 @@ MAX_TALLIED = 1 << 30  # larger strata are taken to be all zero cells; hardly an
 def threshold_grid(noise: Noise) -> Array:
     """The thresholds that are tried, in steps of the noise's grid; the last one releases nothing."""
     tried = [noise.least(noise.sigma * place / _PER_SIGMA) for place in range(_LOWEST, _HIGHEST + 1)]
-    return np.array([*tried, np.iinfo(np.int64).max], np.int64)
+    grid = np.array([*tried, np.iinfo(np.int64).max], np.int64)
+    grid.setflags(write=False)
+    return grid
 
 
 def floors(noise: Noise, size: Array, previous: int, eta: float) -> Array:
@@ -44,11 +46,11 @@ def zero_cell_bound(size: Array, below: Array) -> Array:
 
 
 def choose_thresholds(noise: Noise, floor: Array, zeros: Array, stratum: Array, noisy: Array, eta: float) -> Array:
-    """Thresholds, in steps, that release the most cells with at most `eta` of them expected to be zero cells.
+    """Thresholds, in steps, that release many cells, at most `eta` of them expected to be zero cells.
 
     R_s(z) cells of stratum s reach z, and at most C_s(z) = zeros_s * Phi(-z) of them are expected to be zero cells.
-    Sum R is maximal under sum C <= eta * sum R when every stratum takes the z that maximises R_s - L * C_s, for one
-    multiplier L in [0, 1/eta]: bisected. Among equals the higher threshold is taken.
+    To make sum R large under sum C <= eta * sum R every stratum takes the z that maximises R_s - L * C_s, for one
+    multiplier L in [0, 1/eta], the smallest that keeps the bound: bisected. Among equals the higher threshold is taken.
     """
     grid = threshold_grid(noise)
     reached = np.zeros((len(floor), len(grid)))

@@ -12,7 +12,7 @@ from dpngram.transforms.columns import Block, binary_array, split_binary
 from dpngram.transforms.cut import Cut
 from dpngram.transforms.levels import EMPTY_LEVEL, Array, Level
 from dpngram.transforms.rounds import Draw, Round, RoundDoFn
-from dpngram.transforms.threshold import ReleasedPart
+from dpngram.transforms.threshold import ReleasedPart, name_walk
 
 __all__ = ["AddSpuriousGrams", "CollectTokens", "add_spurious", "collect_tokens"]
 
@@ -21,10 +21,13 @@ def add_spurious(parts: Sequence[ReleasedPart], previous: Level, released: Level
     """S_k: what earlier rounds released, and every cell of V_k, users' or zero, that reaches its threshold.
 
     Zero cells above the floor are drawn by the same walk as in every shard of `release_cells`, which told those
-    that some user had. Their noisy values follow the law of a zero cell that reaches its floor.
+    that some user had. Their noisy values follow the law of a zero cell that reaches its floor. Should processors
+    disagree about a logarithm, and so about the walk, the run stops: a gram might else be in S_k twice.
     """
     cut = round_.policy.cut(round_, previous, released)
     zero, stratum = cut.zero_cells(draw("zero cells"))
+    if any(int(part.walk) != int(name_walk(zero)) for part in parts):
+        raise ValueError("workers drew different zero cells; run on machines of one kind.")
     taken = np.concatenate([released.keys, *(part.taken for part in parts)])
     kept = ~np.isin(zero, taken)
     zero, stratum = zero[kept], stratum[kept]

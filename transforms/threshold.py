@@ -13,7 +13,9 @@ from dpngram.transforms.histogram import CellBlock
 from dpngram.transforms.levels import EMPTY_LEVEL, Array, Level
 from dpngram.transforms.rounds import Draw, Round, RoundDoFn
 
-__all__ = ["NoisyThreshold", "ReleasedPart", "release_cells"]
+__all__ = ["NoisyThreshold", "ReleasedPart", "name_walk", "release_cells"]
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @register_block
@@ -27,6 +29,7 @@ class ReleasedPart(Block):
     token_offsets: Array
     token_bytes: Array
     taken: Array  # uint64: drawn as zero cells, but some user contributed them
+    walk: Array  # uint64 scalar: names the drawn cells; every worker must have drawn the same
     # Where thresholds are chosen from tallies, empty otherwise; one per stratum:
     present: Array  # int64: cells that some user contributed
     below: Array  # int64: those of them whose noisy weight is below 0
@@ -59,9 +62,16 @@ def release_cells(cells: CellBlock, cut: Cut, draw: Draw) -> ReleasedPart:
         token_offsets=reached.token_offsets,
         token_bytes=reached.token_bytes,
         taken=zero_cells[_contains(cells.keys, zero_cells)],
+        walk=name_walk(zero_cells),
         present=present,
         below=below,
     )
+
+
+def name_walk(zero_cells: Array) -> Array:
+    """A check of drawn cells: their number and sum, mixed. Not secret, and no adversary chooses them."""
+    mixed: Array = np.uint64(len(zero_cells)) + (zero_cells * _MIX).sum(dtype=np.uint64)
+    return mixed
 
 
 def _contains(keys: Array, wanted: Array) -> Array:

@@ -10,7 +10,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from dpngram.accounting import ExtractionPlan, ParameterError, RoundPlan, gaussian_sigma, plan_extraction, users_needed
 
-PAPER = {"epsilon": 4, "delta": 1e-7, "max_n": 9, "max_contributions": 300}
+PAPER = {"epsilon": 4, "delta": 1e-7, "max_n": 9, "max_contributions": 300, "policy": "paper"}
 
 
 def test_known_points():
@@ -27,7 +27,7 @@ def test_known_points():
 )
 @pytest.mark.parametrize(("epsilon", "delta"), [(1e-3, 0.1), (1, 1e-7), (4, 1e-30), (50, 1e-12)])
 def test_levels_never_spend_more_than_the_budget(schedule, epsilon, delta):
-    plan = plan_extraction(epsilon=epsilon, delta=delta, max_n=4, max_contributions=10, **schedule)
+    plan = plan_extraction(epsilon=epsilon, delta=delta, max_n=4, max_contributions=10, policy="paper", **schedule)
     cost = plan.windows * sum(1 / Fraction(level.sigma) ** 2 for level in plan.levels)
     allowed = 1 / Fraction(gaussian_sigma(epsilon, delta / 2)) ** 2
     assert cost <= allowed
@@ -36,11 +36,11 @@ def test_levels_never_spend_more_than_the_budget(schedule, epsilon, delta):
 
 
 def test_decay_and_shares():
-    plan = plan_extraction(epsilon=1, delta=1e-6, max_n=3, max_contributions=[5, 4, 3], decay=0.5)
+    plan = plan_extraction(epsilon=1, delta=1e-6, max_n=3, max_contributions=[5, 4, 3], decay=0.5, policy="paper")
     ratios = [later.sigma / earlier.sigma for earlier, later in zip(plan.levels, plan.levels[1:], strict=False)]
     assert ratios == pytest.approx([0.5, 0.5])
     assert [level.max_contributions for level in plan.levels] == [5, 4, 3]
-    plan = plan_extraction(epsilon=1, delta=1e-6, max_n=3, max_contributions=5, shares=[2, 1, 1])
+    plan = plan_extraction(epsilon=1, delta=1e-6, max_n=3, max_contributions=5, shares=[2, 1, 1], policy="paper")
     assert [level.share for level in plan.levels] == [0.5, 0.25, 0.25]
 
 
@@ -49,7 +49,9 @@ def test_decay_and_shares():
 )
 def test_dp_accounting_agrees(epsilon, delta, max_n, windows):
     """The composition of all levels and windows, by a privacy loss distribution instead of our formulas."""
-    plan = plan_extraction(epsilon=epsilon, delta=delta, max_n=max_n, max_contributions=10, decay=0.9, windows=windows)
+    plan = plan_extraction(
+        epsilon=epsilon, delta=delta, max_n=max_n, max_contributions=10, decay=0.9, windows=windows, policy="paper"
+    )
     composed = None
     for level in plan.levels:
         one = pld.from_gaussian_mechanism(
@@ -135,6 +137,7 @@ PLUS = {**PAPER, "policy": "plus"}
 
 def test_plus_has_one_sigma_and_individual_budgets():
     plan = plan_extraction(**PLUS)
+    assert plan_extraction(**{name: value for name, value in PAPER.items() if name != "policy"}) == plan  # default
     assert {level.sigma for level in plan.levels} == {plan.level(1).sigma}
     assert plan.level(1).sigma == pytest.approx(gaussian_sigma(4, 0.95e-7), rel=1e-9)
     assert plan.threshold_delta == pytest.approx(0.05e-7)
@@ -182,7 +185,7 @@ def test_plus_there_and_back_and_its_refusals():
     assert ExtractionPlan.from_json(plan.to_json()) == plan
     document = json.loads(plan.to_json())
     for change, message in [
-        ({"policy": "paper"}, "must have max_contributions, and one round"),
+        ({"policy": "paper"}, "must have max_contributions, and one whole round"),
         ({"epsilon": 3.9}, "does not give"),
         ({"windows": 2}, "does not give"),
     ]:
@@ -218,3 +221,32 @@ def test_plus_explains_itself():
         "an aim, not a bound",
     ):
         assert words in text
+
+
+def test_a_paper_plan_has_whole_rounds():
+    """A round of share 0.01 would have a threshold for weights of 0.1; `paper` gives weights of 1."""
+    plan = plan_extraction(epsilon=50, delta=1e-7, max_n=1, max_contributions=1, policy="paper")
+    (first,) = plan.levels
+    part = RoundPlan(share=0.00255, rho=1.1)
+    with pytest.raises(ParameterError, match="one whole round"):
+        dataclasses.replace(plan, levels=(dataclasses.replace(first, rounds=(part,)),))
+
+
+def test_numbers_are_kept_as_plain_ones():
+    """A half-precision epsilon must not make the accounting half-precise."""
+    import numpy as np
+
+    plan = plan_extraction(**PAPER)
+    kept = dataclasses.replace(plan, epsilon=np.float16(4.0), eta=np.float32(0.5), levels=list(plan.levels))
+    assert type(kept.epsilon) is float
+    assert type(kept.eta) is float
+    assert type(kept.levels) is tuple
+    assert kept.epsilon == 4.0
+
+
+@pytest.mark.parametrize("policy", ["paper", "plus"])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e-6, 1e-12), (1e-6, 1e-200), (1e-5, 0.5), (1e4, 1e-200)])
+@pytest.mark.parametrize("windows", [1, 1_000_000])
+def test_extreme_budgets_have_plans(policy, epsilon, delta, windows):
+    plan = plan_extraction(epsilon=epsilon, delta=delta, max_n=64, max_contributions=7, windows=windows, policy=policy)
+    assert ExtractionPlan.from_json(plan.to_json()) == plan

@@ -68,12 +68,11 @@ def jsonl(path, compression):
 
 
 def code():
-    """Every Python file of the standard library and of the installed packages, a line a post."""
+    """Every Python file of the installed packages, its first 300 lines, a line a post."""
     rows = []
-    for root in {sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["purelib"]}:
-        for path in sorted(Path(root).rglob("*.py")):
-            lines = path.read_text(errors="replace").splitlines()
-            rows += [{"user": str(path), "text": line} for line in lines if line.strip()]
+    for path in sorted(Path(sysconfig.get_paths()["purelib"]).rglob("*.py")):
+        lines = path.read_text(errors="replace").splitlines()[:300]
+        rows += [{"user": str(path), "text": line} for line in lines if line.strip()]
     with tempfile.TemporaryDirectory() as work:
         path = Path(work) / "code.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -119,10 +118,11 @@ def bench_english(data, keys):
 def bench_untuned(_data, keys):
     corpora = {
         "Python files": code(),
-        "synthetic, default": synthetic("--users", 30_000),
-        "synthetic, many planted": synthetic("--users", 30_000, "--phrases", 5000, "--seed", 5),
-        "synthetic, long posts": synthetic("--users", 5_000, "--tokens_per_user", 400, "--seed", 6),
-        "synthetic, short posts": synthetic("--users", 100_000, "--tokens_per_user", 6, "--seed", 7),
+        "planted, many": synthetic("--users", 40_000, "--phrases", 1500, "--seed", 21),
+        "planted, few": synthetic("--users", 20_000, "--tokens_per_user", 100, "--zipf", 0.9, "--seed", 22),
+        "planted, long texts": synthetic("--users", 8_000, "--tokens_per_user", 250, "--zipf", 1.2, "--seed", 23),
+        "planted, short texts": synthetic("--users", 60_000, "--tokens_per_user", 10, "--phrases", 300, "--seed", 24),
+        "planted, rare": synthetic("--users", 50_000, "--phrases", 200, "--phrase_users", "50,80", "--seed", 25),
     }
     for name, corpus in corpora.items():
         for epsilon in (0.5, 1, 2, 4, 8):

@@ -8,7 +8,7 @@ import pytest
 from dpngram.accounting import ExtractionPlan, plan_extraction
 from dpngram.pipelines.cli import main
 
-GOOD = {"--epsilon": "4", "--delta": "1e-7", "--max_n": "9", "--max_contributions": "300"}
+GOOD = {"--epsilon": "4", "--delta": "1e-7", "--max_n": "9", "--max_contributions": "300", "--policy": "paper"}
 
 
 def words(**changes):
@@ -29,7 +29,9 @@ def test_table_is_aligned_and_concludes(capsys):
 def test_json_is_the_plan(capsys):
     assert main([*words(decay="0.9", windows="2"), "--json"]) == 0
     text = capsys.readouterr().out
-    expected = plan_extraction(epsilon=4, delta=1e-7, max_n=9, max_contributions=300, decay=0.9, windows=2)
+    expected = plan_extraction(
+        epsilon=4, delta=1e-7, max_n=9, max_contributions=300, decay=0.9, windows=2, policy="paper"
+    )
     assert ExtractionPlan.from_json(text) == expected
     assert {row["n"] for row in json.loads(text)["derived"]["users_needed"]} == set(range(1, 10))
 

@@ -71,3 +71,11 @@ def test_demo(tmp_path, capsys):
     assert "thank you very much" in out
     assert "0 of them hold anybody's number" in out
     assert (tmp_path / "demo" / "release" / "manifest.json").exists()
+
+
+def test_many_planted_phrases(tmp_path):
+    """Three million planted posts: more text than one column of fixed-width strings holds."""
+    corpus = Corpus(users=30_000, phrases=5000, phrase_users=(20, 100, 500), seed=5)
+    *_, (names, texts) = corpus.blocks()
+    assert len(names) == len(texts) == 5000 * 620
+    assert texts.value_counts().field("counts").to_pylist().count(500) >= 4990

@@ -24,7 +24,7 @@ def test_spurious_grams_follow_the_law():
     The keys are the run numbers, so the outcome is fixed; with random keys the flake rate would be 1e-6.
     """
     blocks, _ = collect_documents(POSTS, user_field="user", text_field="text", user_per_document=False)
-    plan = plan_extraction(epsilon=8, delta=1e-3, max_n=2, max_contributions=4, eta=ETA)
+    plan = plan_extraction(epsilon=8, delta=1e-3, max_n=2, max_contributions=4, eta=ETA, policy="paper")
     noise = Noise(plan.level(2).sigma)
     least = noise.least(plan.threshold(2, 6, 36))
     p = float(noise.zero_probability(least))

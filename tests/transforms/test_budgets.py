@@ -1,16 +1,19 @@
 """Policy plus: budgets in exact integers, guides, and the invariant over whole runs."""
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
 
 from dpngram.accounting import plan_extraction
-from dpngram.transforms import policies
+from dpngram.transforms import policies, testing
 from dpngram.transforms.budgets import FULL_BUDGET, allowances, longest_runs, spend
 from dpngram.transforms.documents import collect_documents
 from dpngram.transforms.guide import GUIDE_UNIT, guide_table
+from dpngram.transforms.rounds import Round
 from dpngram.transforms.testing import extract_in_memory, key_source
+from dpngram.transforms.threshold import release_cells
 from dpngram.transforms.tokenizers import make_tokenizer
 
 
@@ -82,8 +85,8 @@ def test_the_guide_table_does_not_depend_on_the_last_bits_of_exp():
     """No entry lies so near a whole number that another processor's `exp` could move it."""
     for place, value in enumerate(guide_table().tolist()):
         m = math.exp((place - 2**13) / 256)
-        exact = min(1, m / 0.5) * min(1, (4 / m) ** 0.6) * GUIDE_UNIT
-        assert value == math.floor(exact + 2.0**-20)
+        exact = max(0.35, min(1, m / 0.5)) * min(1, (4 / m) ** 0.6) * GUIDE_UNIT
+        assert value == max(math.floor(exact + 2.0**-20), 1)
         fraction = (exact + 2.0**-20) % 1
         assert min(fraction, 1 - fraction) > 1e-9
     assert guide_table().max() == GUIDE_UNIT
@@ -150,3 +153,34 @@ def test_the_invariant(number, monkeypatch):
     assert len(given) == 452
     assert all(total < 2**64 for total in given.values())
     assert max(given.values()) > 0.9 * 2**64
+
+
+def test_users_without_books_are_refused_after_level_1():
+    """Blocks that did not pass level 1 have no budget column; a full one for them would be a second budget."""
+    blocks, _ = collect_documents([("u", "a b c")] * 3, user_field="user", text_field="text", user_per_document=False)
+    plan = plan_extraction(epsilon=20, delta=0.1, max_n=2, max_contributions=5, policy="plus")
+    source = key_source(b"b" * 32)
+    policy = policies.make_policy(plan, "both")
+    users = []
+    extract_in_memory(
+        blocks, plan, source, make_tokenizer("words"), observe=lambda round_, blocks, _: users.extend(blocks[:1])
+    )
+    fresh = dataclasses.replace(users[0], budget=np.zeros(0, np.uint64), allowance=np.zeros(0, np.uint64))
+    assert len(policy.allow(fresh, Round(policy, 1, 0, source.randomness)).budget) == 1
+    with pytest.raises(ValueError, match="their budget is unknown"):
+        policy.allow(fresh, Round(policy, 2, 0, source.randomness))
+
+
+def test_walks_that_disagree_stop_the_run(monkeypatch):
+    """Two processors might disagree about a logarithm; then a gram could be in a release twice."""
+    documents = [(f"u{i}", "a b a c") for i in range(300)]
+    blocks, _ = collect_documents(documents, user_field="user", text_field="text", user_per_document=False)
+    plan = plan_extraction(epsilon=20, delta=0.1, max_n=2, max_contributions=5, eta=0.3, policy="plus")
+
+    def other_walk(cells, cut, draw):
+        part = release_cells(cells, cut, draw)
+        return dataclasses.replace(part, walk=part.walk + np.uint64(1))
+
+    monkeypatch.setattr(testing, "release_cells", other_walk)
+    with pytest.raises(ValueError, match="different zero cells"):
+        extract_in_memory(blocks, plan, key_source(b"w" * 32), make_tokenizer("words"))

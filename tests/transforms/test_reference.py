@@ -20,7 +20,12 @@ def test_released_grams_are_identical(pruning, batch):
         cap = int(random.integers(1, 9))
         if number % 3:
             plan = plan_extraction(
-                epsilon=float(random.choice([20.0, 60.0])), delta=0.2, max_n=4, max_contributions=cap, eta=0.2
+                epsilon=float(random.choice([20.0, 60.0])),
+                delta=0.2,
+                max_n=4,
+                max_contributions=cap,
+                eta=0.2,
+                policy="paper",
             )
         else:
             plan = exact_plan(max_n=4, threshold=float(random.choice([0.5, 1.0, 2.5])), max_contributions=cap)
@@ -58,7 +63,9 @@ def test_output_is_downward_closed():
     seen = 0
     for number in range(60):
         posts = random_corpus(random)
-        plan = plan_extraction(epsilon=30.0, delta=0.2, max_n=5, max_contributions=20, eta=0.3)
+        plan = plan_extraction(
+            epsilon=30.0, delta=0.2, max_n=5, max_contributions=20, eta=0.3, policy=["paper", "plus"][number % 2]
+        )
         tables = extract_in_memory(to_blocks(posts), plan, key_source(bytes([number] * 32)), make_tokenizer("words"))
         found = {tuple(gram.tokens) for table in tables.values() for gram in table.rows()}
         for gram in found:

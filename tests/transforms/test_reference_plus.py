@@ -88,7 +88,7 @@ class PlusReference(Reference):
                     least = self.thresholds(size, below, {**noisy, **zero}, stratum, len(before), sigma, step)
                     passed = {g: v for g, v in {**noisy, **zero}.items() if v >= least[stratum[g]]}
                 for gram, value in passed.items():
-                    factor = max(guide[gram] / 2**16, 0.001) if k > 1 else 1.0
+                    factor = guide[gram] / 2**16 if k > 1 else 1.0
                     released[gram] = math.floor(value / (factor * math.sqrt(part.share)))
                     self.spurious += gram in zero
                 self.rounds[k, number] += len(passed)
@@ -111,7 +111,7 @@ class PlusReference(Reference):
     def guide(self, gram, weight_of, step, sigma):
         a, b, y = (self.log_weight(part, weight_of, step, sigma) for part in (gram[:-1], gram[1:], gram[1:-1]))
         m = math.exp(min(a + b - y, a, b) / 256)
-        return math.floor(min(1, m / 0.5) * min(1, (4 / m) ** 0.6) * 2**16 + 2.0**-20)
+        return math.floor(max(0.35, min(1, m / 0.5)) * min(1, (4 / m) ** 0.6) * 2**16 + 2.0**-20)
 
     def stratum(self, gram, weight_of, step, sigma):
         a, b, y = (self.log_weight(part, weight_of, step, sigma) for part in (gram[:-1], gram[1:], gram[1:-1]))

@@ -32,9 +32,11 @@ setup(
         "scipy>=1.11,<2",
         "pyarrow>=16",
         "cryptography>=42",
+        "fastavro>=1.7",
     ],
     extras_require={
         "test": ["pytest>=8", "mpmath>=1.3", "dp-accounting>=0.4.4", "setuptools>=77", "wheel"],
+        "hf": ["tokenizers>=0.15"],
         "lint": ["ruff>=0.9", "mypy>=1.14", "scipy-stubs"],
     },
     entry_points={"console_scripts": ["dpngram=dpngram.pipelines.cli:main"]},

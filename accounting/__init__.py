@@ -1,6 +1,6 @@
 """The mathematics: a privacy budget becomes a plan. Imports no Beam and knows nothing of text."""
 
-from dpngram.accounting.explain import guarantee_in_words
+from dpngram.accounting.explain import explain_plan, guarantee_in_words
 from dpngram.accounting.forecast import users_needed
 from dpngram.accounting.gaussian import compose_sigmas, gaussian_delta, gaussian_epsilon, gaussian_sigma
 from dpngram.accounting.parameters import ParameterError
@@ -22,6 +22,7 @@ __all__ = [
     "RoundPlan",
     "compose_sigmas",
     "expected_spurious",
+    "explain_plan",
     "first_level_threshold",
     "gaussian_delta",
     "gaussian_epsilon",

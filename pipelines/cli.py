@@ -14,6 +14,7 @@ PROGRAMS = {
     "demo": "the whole thing on a small generated corpus",
     "plan": "what a budget buys: noise, thresholds, users needed",
     "extract": "private n-grams from files",
+    "report": "make report.html again from a finished release",
     "synth": "write a corpus with a known law, to try things out",
 }
 

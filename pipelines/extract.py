@@ -1,8 +1,8 @@
 """`dpngram extract`: private n-grams from files."""
 
 import argparse
-import json
 import os
+import time
 from collections.abc import Sequence
 
 import apache_beam as beam
@@ -10,14 +10,18 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from dpngram.accounting import ExtractionPlan, ParameterError
-from dpngram.accounting.parameters import check_choice, check_integer
+from dpngram.accounting.parameters import check_choice, check_integer, check_number
+from dpngram.pipelines.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.flags import OneLineParser, add_budget_flags, number_or_text, plan_from_flags, print_error
-from dpngram.pipelines.reading import INPUT_FORMATS, InputFormat, ReadDocuments, match_files
+from dpngram.pipelines.operator import write_operator_notes
+from dpngram.pipelines.parsing import Fields
+from dpngram.pipelines.progress import show_progress
+from dpngram.pipelines.reading import INPUT_FORMATS, CheckRecords, InputFormat, ReadDocuments, match_files
+from dpngram.pipelines.report import REPORT, write_report
 from dpngram.pipelines.running import beam_options, failure_line, keep_memory, make_pipeline, quiet_logging
-from dpngram.pipelines.writing import MANIFEST, OUTPUT_FORMATS, WriteRelease
+from dpngram.pipelines.writing import MANIFEST, WriteRelease, read_manifest
 from dpngram.transforms import ExtractLevels
 from dpngram.transforms.keys import KeyProblem
-from dpngram.transforms.tokenizers import TOKENIZERS
 from dpngram.transforms.validity import PRUNINGS
 
 __all__ = ["extract_files", "run"]
@@ -25,6 +29,7 @@ __all__ = ["extract_files", "run"]
 # About this much text in a block of users: large enough that numpy's cost per call vanishes.
 _BYTES_PER_SHARD = 4 << 20
 _SHARDS_RANGE = (16, 4096)
+_OURS = (MANIFEST, REPORT, "operator.json")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -36,34 +41,50 @@ def run(argv: Sequence[str]) -> int:
     flags, rest = parser.parse_known_args(argv)
     quiet_logging(flags.verbose)
     keep_memory()
+    start = time.time()
     try:
         plan = plan_from_flags(flags)
-        input_format = InputFormat(
-            name=check_choice("input_format", flags.input_format, INPUT_FORMATS),
-            user_field=flags.user_field,
-            text_field=flags.text_field,
-            skip_header_lines=check_integer("skip_header_lines", flags.skip_header_lines, 0, 1_000_000),
-        )
-        check_choice("output_format", flags.output_format, OUTPUT_FORMATS)
+        input_format = _input_format(flags)
+        check_choice("output_format", flags.output_format, tuple(OUTPUT_FORMATS))
+        most_bad = check_number("max_bad_fraction", flags.max_bad_fraction, 0.0, 1.0)
         options = beam_options(rest)
         size = _input_bytes(flags.input)
-        _check_output(flags.output)
+        if flags.resume and flags.noise_key is None:
+            raise ParameterError("resume must have the noise_key of the run that it finishes.")
         pipeline = make_pipeline(options, size, verbose=flags.verbose)
         least, most = _SHARDS_RANGE
         extract = ExtractLevels(
             plan,
             tokenizer=flags.tokenizer,
+            sentences=flags.sentences,
             pruning=flags.pruning,
             noise_key=flags.noise_key,
             release=flags.release,
             user_per_document=input_format.name == "text",
             shards=max(least, min(size // _BYTES_PER_SHARD, most)) if flags.shards is None else flags.shards,
         )
-        extract_files(pipeline, flags.input, input_format, flags.output, plan, extract)
+        if not _prepare_output(flags.output, overwrite=flags.overwrite, resume=flags.resume):
+            print(_summary(flags.output))
+            return 0
+        extract_files(
+            pipeline,
+            flags.input,
+            input_format,
+            flags.output,
+            plan,
+            extract,
+            output_format=flags.output_format,
+            bad_records=_new_directory("bad_records", flags.bad_records),
+            max_bad_fraction=most_bad,
+        )
     except (ParameterError, KeyProblem) as error:
         parser.error(str(error))
     try:
-        pipeline.run().wait_until_finish()
+        with show_progress(pipeline, plan.max_n, size, quiet=flags.quiet):
+            result = pipeline.run()
+            result.wait_until_finish()
+        write_report(flags.output)
+        write_operator_notes(flags.output, result, time.time() - start, size)
     except Exception as error:
         if flags.verbose:
             raise
@@ -72,10 +93,22 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
+def _input_format(flags: argparse.Namespace) -> InputFormat:
+    names = Fields()
+    return InputFormat(
+        name=check_choice("input_format", flags.input_format, INPUT_FORMATS),
+        fields=Fields(
+            user=names.user if flags.user_field is None else (flags.user_field,),
+            text=names.text if flags.text_field is None else (flags.text_field,),
+            tokens=flags.tokens_field,
+        ),
+        skip_header_lines=check_integer("skip_header_lines", flags.skip_header_lines, 0, 1_000_000),
+    )
+
+
 def _summary(directory: str) -> str:
     """One line from the manifest: what was released, and where it lies."""
-    with FileSystems.open(FileSystems.join(directory, MANIFEST), compression_type="uncompressed") as file:
-        manifest = json.loads(file.read())
+    manifest = read_manifest(directory)
     levels = " + ".join(f"{level['released']:,}" for level in manifest["levels"])
     return f"Released {manifest['released']:,} n-grams ({levels}) into {directory}"
 
@@ -87,15 +120,17 @@ def extract_files(
     output: str,
     plan: ExtractionPlan,
     extract: ExtractLevels,
+    *,
+    output_format: str = "jsonl",
+    bad_records: str | None = None,
+    max_bad_fraction: float = 0.01,
 ) -> None:
     """The whole graph: bytes -> documents -> levels -> files."""
-    tables = (
-        pipeline
-        | "Read" >> ReadDocuments(patterns, input_format)  # blocks of documents
-        | "ExtractNgrams" >> extract  # {n: table of released grams}
-    )
+    documents, tallies = pipeline | "Read" >> ReadDocuments(patterns, input_format, bad_records)
+    gate = tallies | "CheckRecords" >> CheckRecords(max_bad_fraction)  # one element, or the run fails
+    tables = documents | "ExtractNgrams" >> extract  # {n: table of released grams}
     settings = {name: value for name, value in extract.settings().items() if name != "plan"}
-    tables | "Write" >> WriteRelease(output, plan, settings)
+    tables | "Write" >> WriteRelease(output, plan, settings, gate, output_format)
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
@@ -107,21 +142,34 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
         default="jsonl",
         help=f"one of: {', '.join(INPUT_FORMATS)} (default jsonl); text is one user a line",
     )
-    data.add_argument("--user_field", default="user", help="field that names the user (default user)")
-    data.add_argument("--text_field", default="text", help="field with the text (default text)")
+    data.add_argument("--user_field", help="field that names the user (default user, else author)")
+    data.add_argument("--text_field", help="field with the text (default text, else content)")
+    data.add_argument("--tokens_field", help="instead of a text: field with a list of tokens")
     data.add_argument(
         "--skip_header_lines", type=number_or_text, default=0, help="lines to skip at the head of each file"
     )
+    data.add_argument("--bad_records", metavar="DIR", help="directory for a list of records that cannot be used")
+    data.add_argument(
+        "--max_bad_fraction", type=number_or_text, default=0.01, help="more bad records fail the run (default 0.01)"
+    )
     data.add_argument("--output_format", default="jsonl", help=f"one of: {', '.join(OUTPUT_FORMATS)} (default jsonl)")
+    data.add_argument("--overwrite", action="store_true", help="replace a release in the output directory")
+    data.add_argument("--resume", action="store_true", help="finish a run that died, with its --noise_key")
     how = parser.add_argument_group("extraction")
-    how.add_argument("--tokenizer", default="words", help=f"one of: {', '.join(TOKENIZERS)} (default words)")
-    how.add_argument("--pruning", default="both", help=f"one of: {', '.join(PRUNINGS)} (default both)")
+    how.add_argument(
+        "--tokenizer",
+        default="words",
+        help="words, whitespace, regex:PATTERN, huggingface:FILE or module:function (default words)",
+    )
+    how.add_argument("--sentences", action="store_true", help="n-grams do not cross the end of a sentence")
+    how.add_argument("--pruning", default="both", help=f"one of: {', '.join(PRUNINGS)} (default both; plus needs both)")
     how.add_argument(
         "--noise_key",
         help="file:PATH, env:NAME or gcp-secret:NAME; only to resume or replay one release (default: a fresh key)",
     )
     how.add_argument("--release", default="", help="label of the release, with a key that is used again")
     how.add_argument("--shards", type=number_or_text, help="blocks of users (default: from the size of the input)")
+    how.add_argument("--quiet", action="store_true", help="no progress")
     how.add_argument("--verbose", action="store_true", help="show Beam's messages, and tracebacks")
 
 
@@ -144,17 +192,42 @@ def _expansion(path: str) -> int:
     return 1 if CompressionTypes.detect_compression_type(path) == CompressionTypes.UNCOMPRESSED else 4
 
 
-def _check_output(directory: str) -> None:
-    """Makes the directory; an error if something is in it, or if it cannot be made."""
+def _prepare_output(directory: str, *, overwrite: bool, resume: bool) -> bool:
+    """Makes the directory ready; an error if something is in it that must not be touched. False: already finished.
+
+    The old manifest goes first: from then on until the new one is written, nothing here looks like a release.
+    """
     if FileSystems.get_scheme(directory) is None and os.path.isfile(directory):
         raise ParameterError(f"output must be a directory, got {directory!r}, which is a file.")
     try:
         if not FileSystems.exists(directory):
             FileSystems.mkdirs(directory)
-        occupied = FileSystems.match([FileSystems.join(directory, "*")])[0].metadata_list
+        found = [file.path for file in FileSystems.match([FileSystems.join(directory, "*")])[0].metadata_list]
     except Exception as error:
         raise ParameterError(f"output must be a directory, got {directory!r} ({type(error).__name__}).") from None
-    if occupied:
-        finished = any(file.path.endswith(MANIFEST) for file in occupied)
+    names = {path: FileSystems.split(path)[1] for path in found}
+    ours = [path for path, name in names.items() if name in _OURS or name.startswith("ngrams-")]
+    ours += [path for path, name in names.items() if name.endswith(".tmp") and path not in ours]
+    finished = [path for path, name in names.items() if name == MANIFEST]
+    if resume and finished:
+        return False
+    if found and not (overwrite or (resume and len(ours) == len(found))):
         kind = "a finished release" if finished else "files"
-        raise ParameterError(f"output must be a new or empty directory, got {directory!r} with {kind} in it.")
+        raise ParameterError(
+            f"output must be a new or empty directory, got {directory!r} with {kind} in it (--overwrite replaces it)."
+        )
+    for path in [*finished, *(path for path in ours if path not in finished)]:
+        FileSystems.delete([path])
+    return True
+
+
+def _new_directory(name: str, directory: str | None) -> str | None:
+    if directory is not None:
+        try:
+            if not FileSystems.exists(directory):
+                FileSystems.mkdirs(directory)
+            if FileSystems.match([FileSystems.join(directory, "*")])[0].metadata_list:
+                raise ParameterError(f"{name} must be a new or empty directory, got {directory!r}.")
+        except OSError as error:
+            raise ParameterError(f"{name} must be a directory, got {directory!r} ({type(error).__name__}).") from None
+    return directory

@@ -84,7 +84,9 @@ def failure_line(error: BaseException) -> str:
     while seen is not None:
         text += f"\n{type(seen).__name__}: {seen}"
         seen = seen.__cause__ or seen.__context__
-    if ours := re.findall(r"(?:KeyProblem|ParameterError): ((?:noise_key|[a-z_]+ must)[^\n\[]*)", text):
+    if ours := re.findall(
+        r"(?:KeyProblem|ParameterError|TooManyBadRecords): ((?:noise_key|[a-z_]+ must)[^\n\[]*)", text
+    ):
         return str(ours[-1]).strip()
     step = re.findall(r"while running '([\w/ .\-()]+)'", text)
     kind = re.findall(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception|Invalid))\b", text, re.MULTILINE)

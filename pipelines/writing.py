@@ -13,39 +13,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
-import pyarrow as pa
-import pyarrow.compute as pc
 from apache_beam.io.filesystems import FileSystems
 
 from dpngram.accounting import POLICIES, ExtractionPlan, ParameterError, guarantee_in_words
+from dpngram.pipelines.encoding import OUTPUT_FORMATS
 from dpngram.transforms import GramTable
-from dpngram.transforms.released import EMPTY_TABLE
+from dpngram.transforms.released import EMPTY_TABLE, empty_table
 
-__all__ = ["MANIFEST", "OUTPUT_FORMATS", "WriteRelease", "json_lines", "write_whole"]
+__all__ = ["MANIFEST", "WriteRelease", "read_manifest", "read_whole", "write_whole"]
 
 MANIFEST = "manifest.json"
 MANIFEST_VERSION = 1
-OUTPUT_FORMATS = ("jsonl",)
-
-
-def json_lines(table: GramTable) -> bytes:
-    """{"n": ..., "tokens": [...], "weight": ...} a line, built in columns."""
-    if not len(table):
-        return b""
-    words = pa.array([json.dumps(word, ensure_ascii=False) for word in table.vocabulary.to_pylist()], pa.large_string())
-    columns = [words.take(pa.array(column)) for column in table.tokens.T]
-    tokens = (
-        columns[0] if len(columns) == 1 else pc.binary_join_element_wise(*columns, pa.scalar(", ", pa.large_string()))
-    )
-    lines = pc.binary_join_element_wise(
-        pa.scalar(f'{{"n": {int(table.n)}, "tokens": [', pa.large_string()),
-        tokens,
-        pa.scalar('], "weight": ', pa.large_string()),
-        pa.array(table.weight).cast(pa.large_string()),
-        pa.scalar("}\n", pa.large_string()),
-        pa.scalar("", pa.large_string()),
-    )
-    return bytes(lines.buffers()[2])
 
 
 def write_whole(path: str, data: bytes) -> None:
@@ -56,39 +34,61 @@ def write_whole(path: str, data: bytes) -> None:
     FileSystems.rename([temporary], [path])
 
 
-class WriteRelease(beam.PTransform):
-    """{n: PCollection[GramTable]} in the global window -> files in `directory`, and their manifest."""
+def read_whole(path: str) -> bytes:
+    with FileSystems.open(path, compression_type="uncompressed") as file:
+        return bytes(file.read())
 
-    def __init__(self, directory: str, plan: ExtractionPlan, settings: dict[str, Any]) -> None:
+
+def read_manifest(directory: str) -> Any:
+    """The manifest of a finished release."""
+    return json.loads(read_whole(FileSystems.join(directory, MANIFEST)))
+
+
+class WriteRelease(beam.PTransform):
+    """{n: PCollection[GramTable]} in the global window -> files in `directory`, and their manifest.
+
+    Nothing is written before `gate` has its element: a run whose input is refused releases nothing.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        plan: ExtractionPlan,
+        settings: dict[str, Any],
+        gate: beam.PCollection[int],
+        output_format: str = "jsonl",
+    ) -> None:
         super().__init__()
+        self._gate, self._format = gate, output_format
         if type(plan) is not ExtractionPlan:
             raise ParameterError(f"plan must be one that gives privacy, got {type(plan).__name__}.")
         self._directory, self._plan, self._settings = directory, plan, settings
 
     def expand(self, tables: dict[int, beam.PCollection[GramTable]]) -> beam.PCollection[str]:
-        once = tables[1].pipeline | "Once" >> beam.Create([0])
         written = []
         for n, table in tables.items():
             sides = {"table": beam.pvalue.AsSingleton(table, default_value=EMPTY_TABLE)}
             if n > 1:
                 sides["previous"] = beam.pvalue.AsSingleton(tables[n - 1], default_value=EMPTY_TABLE)
-            written.append(once | f"Level{n}" >> beam.ParDo(_WriteLevelDoFn(self._directory, self._plan, n), **sides))
+            write = _WriteLevelDoFn(self._directory, self._plan, n, self._format)
+            written.append(self._gate | f"Level{n}" >> beam.ParDo(write, **sides))
         return (
             written
             | "All" >> beam.Flatten()
             | "Together" >> beam.GroupByKey()
-            | "Manifest" >> beam.ParDo(_WriteManifestDoFn(self._directory, self._plan, self._settings))
+            | "Manifest" >> beam.ParDo(_WriteManifestDoFn(self._directory, self._plan, self._settings, self._format))
         )
 
 
 class _WriteLevelDoFn(beam.DoFn):
-    def __init__(self, directory: str, plan: ExtractionPlan, n: int) -> None:
-        self._directory, self._plan, self._n = directory, plan, n
+    def __init__(self, directory: str, plan: ExtractionPlan, n: int, output_format: str) -> None:
+        self._directory, self._plan, self._n, self._format = directory, plan, n, output_format
 
     def process(self, once: int, table: Any = None, previous: Any = EMPTY_TABLE) -> Iterator[tuple[int, str]]:
         n = self._n
-        name = f"ngrams-{n:02d}.jsonl"
-        data = json_lines(table)
+        encoding = OUTPUT_FORMATS[self._format]
+        name = f"ngrams-{n:02d}.{encoding.suffix}"
+        data = encoding.encode(table if len(table) else empty_table(n))
         write_whole(FileSystems.join(self._directory, name), data)
         valid = int(previous.next_valid)
         entry = {
@@ -105,8 +105,8 @@ class _WriteLevelDoFn(beam.DoFn):
 
 
 class _WriteManifestDoFn(beam.DoFn):
-    def __init__(self, directory: str, plan: ExtractionPlan, settings: dict[str, Any]) -> None:
-        self._directory, self._plan, self._settings = directory, plan, settings
+    def __init__(self, directory: str, plan: ExtractionPlan, settings: dict[str, Any], output_format: str) -> None:
+        self._directory, self._plan, self._settings, self._format = directory, plan, settings, output_format
 
     def process(self, gathered: tuple[int, Any]) -> Iterator[str]:
         levels = sorted((json.loads(entry) for entry in gathered[1]), key=lambda entry: entry["n"])
@@ -117,6 +117,7 @@ class _WriteManifestDoFn(beam.DoFn):
             "policy": POLICIES[self._plan.policy].summary,
             "released": sum(level["released"] for level in levels),
             "levels": levels,
+            "format": self._format,
             "settings": self._settings,
             "plan": json.loads(self._plan.to_json()),
         }

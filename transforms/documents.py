@@ -94,13 +94,13 @@ def collect_documents(
     return blocks, bad
 
 
-def block_posts(block: DocumentBlock, tokenizer: Tokenizer, digests: PostDigests) -> PostBlock | None:
-    """The posts of a block, or None if it has no token at all."""
+def block_posts(block: DocumentBlock, tokenizer: Tokenizer, digests: PostDigests) -> tuple[PostBlock | None, int]:
+    """The posts of a block, or None if it has no token at all; and how many records were over a cap."""
     if len(block.token_bounds):
         column = encode_tokens(block.offsets, block.data, block.token_bounds)
     else:
         column = tokenizer.tokenize(binary_array(block.offsets, block.data))
-    return make_posts(block.users, column, digests) if len(column.record) else None
+    return make_posts(block.users, column, digests) if len(column.record) else None, column.over
 
 
 def _fields(document: Any, user_field: str, text_field: str, user_per_document: bool) -> tuple[bytes, Any]:
@@ -197,11 +197,13 @@ class _BatchDoFn(beam.DoFn):
 class _TokenizeDoFn(beam.DoFn):
     def __init__(self, tokenizer: Tokenizer, randomness: Randomness, shards: int) -> None:
         self._tokenizer, self._randomness, self._shards = tokenizer, randomness, shards
+        self._over = Metrics.counter("dpngram", "bad_over_cap")
 
     def setup(self) -> None:
         self._digests = PostDigests.of(self._randomness.open())
 
     def process(self, block: DocumentBlock) -> Iterator[tuple[int, PostBlock]]:
-        posts = block_posts(block, self._tokenizer, self._digests)
+        posts, over = block_posts(block, self._tokenizer, self._digests)
+        self._over.inc(over)
         if posts is not None:
             yield from split_posts(posts, self._shards)

@@ -78,7 +78,8 @@ class ExtractLevels(beam.PTransform):
 
     Args:
         plan: from `dpngram.accounting.plan_extraction`.
-        tokenizer: how text becomes tokens; see `dpngram.transforms.tokenizers`.
+        tokenizer: how text becomes tokens: words, whitespace, regex:PATTERN, huggingface:FILE or module:function.
+        sentences: n-grams do not cross the end of a sentence.
         pruning: "both" (V_k = (S_1 x S_{k-1}) n (S_{k-1} x S_1)) or "single" (V_k = S_{k-1} x S_1).
         noise_key: where the key of the noise lies: `file:PATH`, `env:NAME` or `gcp-secret:NAME`. Default: a fresh
             key that lives as long as this process. One key is for one release.
@@ -98,6 +99,7 @@ class ExtractLevels(beam.PTransform):
         plan: ExtractionPlan,
         *,
         tokenizer: str = "words",
+        sentences: bool = False,
         pruning: str = "both",
         noise_key: str | None = None,
         release: str = "",
@@ -112,7 +114,9 @@ class ExtractLevels(beam.PTransform):
         self._plan = plan
         self._pruning = check_choice("pruning", pruning, PRUNINGS)
         self._policy = make_policy(plan, self._pruning)
-        self._tokenizer = make_tokenizer(tokenizer)
+        if sentences and user_per_document:
+            raise ParameterError("sentences must be off when every document is a user: a sentence would become one.")
+        self._tokenizer = make_tokenizer(tokenizer, sentences)
         self._noise_key = None if noise_key is None else KeyReference.parse(noise_key)
         self._release = release
         self._fields: dict[str, Any] = {

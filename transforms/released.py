@@ -11,7 +11,7 @@ import pyarrow as pa
 from dpngram.transforms.columns import Block, binary_array, register_block
 from dpngram.transforms.levels import Array, Level
 
-__all__ = ["EMPTY_TABLE", "DecodeGrams", "GramTable", "Ngram", "decode_grams"]
+__all__ = ["EMPTY_TABLE", "DecodeGrams", "GramTable", "Ngram", "decode_grams", "empty_table"]
 
 
 class Ngram(NamedTuple):
@@ -62,6 +62,11 @@ EMPTY_TABLE = GramTable(
     token_offsets=np.zeros(1, np.int64),
     token_bytes=np.zeros(0, np.uint8),
 )
+
+
+def empty_table(n: int) -> GramTable:
+    """A level in which nothing was released."""
+    return dataclasses.replace(EMPTY_TABLE, n=np.int64(n), tokens=np.zeros((0, n), np.int32))
 
 
 def decode_grams(level: Level, previous: GramTable, pruning: str) -> GramTable:

@@ -79,7 +79,7 @@ def extract_in_memory(
     digests = PostDigests.of(source)
     pieces: dict[int, list[PostBlock]] = collections.defaultdict(list)
     for document in documents:
-        posts = block_posts(document, tokenizer, digests)
+        posts, _ = block_posts(document, tokenizer, digests)
         if posts is not None:
             for shard, piece in split_posts(posts, shards):
                 pieces[shard].append(piece)

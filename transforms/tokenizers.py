@@ -1,24 +1,47 @@
-"""Text into tokens, a column at a time: no Python object per token.
+"""Text into tokens, a column at a time; for the built-in tokenizers without a Python object per token.
 
-A tokenizer classifies every byte of a column as part of a token or not; runs of token bytes are the tokens. ASCII is
-classified through a table of 256 entries; a stretch of other text is normalised and classified once for each
+`words` and `whitespace` classify every byte of a column as part of a token or not; runs of token bytes are the tokens.
+ASCII is classified through a table of 256 entries; a stretch of other text is normalised and classified once for each
 distinct stretch. Tokens are bytes, kept apart by offsets: no separator could be confused with them.
+
+A record with a token of more than MAX_TOKEN_BYTES, or with more than MAX_RECORD_TOKENS tokens, is left out and counted:
+cutting it would make grams that nobody wrote, and one record must not decide how much memory a worker needs. So is
+one that the tokenizer itself fails on.
 """
 
 import dataclasses
+import hashlib
+import importlib
+import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from apache_beam.io.filesystems import FileSystems
 
 from dpngram.accounting import ParameterError
 from dpngram.transforms.columns import binary_array, split_binary
 
-__all__ = ["TOKENIZERS", "TokenColumn", "Tokenizer", "encode_tokens", "make_tokenizer"]
+__all__ = [
+    "MAX_RECORD_TOKENS",
+    "MAX_TOKEN_BYTES",
+    "TOKENIZERS",
+    "CallableTokenizer",
+    "HuggingFaceTokenizer",
+    "RegexTokenizer",
+    "SentenceTokenizer",
+    "TokenColumn",
+    "Tokenizer",
+    "WordTokenizer",
+    "encode_tokens",
+    "make_tokenizer",
+]
 
 Array = np.ndarray[Any, Any]
+MAX_TOKEN_BYTES = 4096
+MAX_RECORD_TOKENS = 20_000_000
 _APOSTROPHE = ord("'")
 _WHITE = bytes(code in b" \t\n\r" for code in range(256))
 
@@ -27,18 +50,32 @@ _WHITE = bytes(code in b" \t\n\r" for code in range(256))
 class TokenColumn:
     """Tokenised records: `ids[bounds[i]:bounds[i+1]]` index `vocabulary`, and `record[i]` is which record that is.
 
-    Records without a token are left out.
+    Records without a token are left out, and so are those over a cap, which `over` counts.
     """
 
     vocabulary: pa.Array  # large_binary, distinct
     ids: Array  # int32
     bounds: Array  # int64
-    record: Array  # int64
+    record: Array  # int64; with `sentences`, several runs may belong to one record
+    over: int = 0
+
+
+class Tokenizer:
+    """How text becomes tokens."""
+
+    @property
+    def spec(self) -> str:
+        """Names all that the tokens depend on; in the manifest, and in the derivation of the noise."""
+        raise NotImplementedError
+
+    def tokenize(self, texts: pa.Array) -> TokenColumn:
+        """Tokenises a column of UTF-8 texts without nulls."""
+        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
-class Tokenizer:
-    """How text becomes tokens. `spec` is recorded in the manifest and enters the derivation of the noise."""
+class WordTokenizer(Tokenizer):
+    """Runs of characters of one kind, after a normal form."""
 
     name: str
     normalize: Callable[[str], str]
@@ -47,11 +84,9 @@ class Tokenizer:
 
     @property
     def spec(self) -> str:
-        """Names the tokenizer and the Unicode tables it used."""
         return f"{self.name}/unicode-{unicodedata.unidata_version}"
 
     def tokenize(self, texts: pa.Array) -> TokenColumn:
-        """Tokenises a column of UTF-8 texts without nulls."""
         offsets, data = split_binary(texts)
         raw = data.tobytes()
         normal, classes = raw.translate(self._ascii_bytes()), raw.translate(self._ascii_classes())
@@ -107,19 +142,214 @@ class Tokenizer:
         return bytes(code < 0x80 and self.is_token_character(chr(code)) for code in range(256))
 
 
+class _ByRecord(Tokenizer):
+    """Tokenizers that take one text at a time."""
+
+    def _split(self, text: str) -> Iterable[str]:
+        raise NotImplementedError
+
+    def tokenize(self, texts: pa.Array) -> TokenColumn:
+        tokens: list[bytes] = []
+        bounds, failed = [0], 0
+        for text in texts.cast(pa.large_string()).to_pylist():
+            start = len(tokens)
+            try:
+                tokens += [token.encode() for token in self._split(text)]
+            except Exception:  # somebody else's code, on somebody's text: counted, and its message shown to nobody
+                del tokens[start:]
+                failed += 1
+            bounds.append(len(tokens))
+        offsets, data = split_binary(pa.array(tokens, pa.large_binary()))
+        column = encode_tokens(offsets, data, np.array(bounds))
+        return dataclasses.replace(column, over=column.over + failed)
+
+
+@dataclasses.dataclass(frozen=True)
+class RegexTokenizer(_ByRecord):
+    """The matches of a pattern of Python's `re`, as they stand; its first group, if it has one."""
+
+    pattern: str
+
+    def __post_init__(self) -> None:
+        try:
+            compiled = re.compile(self.pattern)
+        except (re.error, RecursionError, OverflowError):
+            raise ParameterError(
+                f"tokenizer regex must be a pattern of Python's re, got {self.pattern!r:.80}."
+            ) from None
+        if not self.pattern or compiled.groups > 1:
+            raise ParameterError(f"tokenizer regex must have at most one group, got {self.pattern!r:.80}.")
+
+    @property
+    def spec(self) -> str:
+        return f"regex:{self.pattern}/unicode-{unicodedata.unidata_version}"
+
+    def _split(self, text: str) -> Iterable[str]:
+        return filter(None, re.findall(self.pattern, text))
+
+
+@dataclasses.dataclass(frozen=True)
+class CallableTokenizer(_ByRecord):
+    """Any importable function from a text to its tokens, `module:function`. It must be the same on every worker."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        self._function()
+
+    @property
+    def spec(self) -> str:
+        module = self.name.partition(":")[0]
+        version = getattr(importlib.import_module(module.partition(".")[0]), "__version__", "")
+        return f"callable:{self.name}" + (f"/{version}" if version else "")
+
+    def _function(self) -> Callable[[str], Iterable[str]]:
+        module, _, path = self.name.partition(":")
+        try:
+            found: Any = importlib.import_module(module)
+            for part in path.split("."):
+                found = getattr(found, part)
+        except (ImportError, AttributeError, ValueError):
+            found = None
+        if not callable(found):
+            raise ParameterError(f"tokenizer must be an importable module:function, got {self.name!r:.80}.")
+        function: Callable[[str], Iterable[str]] = found
+        return function
+
+    def _split(self, text: str) -> Iterable[str]:
+        return self._function()(text)
+
+
+@dataclasses.dataclass(frozen=True)
+class HuggingFaceTokenizer(_ByRecord):
+    """The tokens of a `tokenizer.json` of Hugging Face's tokenizers, without special tokens; on any Beam filesystem.
+
+    Privacy: a vocabulary that was learned from the private data is outside the guarantee.
+    """
+
+    path: str
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        try:
+            _load_hugging_face(self.path, self.digest)
+        except ImportError:
+            raise ParameterError(
+                "tokenizer huggingface needs the package tokenizers: pip install 'dpngram[hf]'."
+            ) from None
+        except Exception:
+            raise ParameterError(
+                f"tokenizer huggingface must be a readable tokenizer.json, got {self.path!r:.80}."
+            ) from None
+        object.__setattr__(self, "digest", hashlib.sha256(_read(self.path)).hexdigest())
+
+    @property
+    def spec(self) -> str:
+        return f"huggingface:sha256-{self.digest}"
+
+    def _split(self, text: str) -> Iterable[str]:
+        encoded = _load_hugging_face(self.path, self.digest).encode(text, add_special_tokens=False)
+        tokens: Iterable[str] = encoded.tokens
+        return tokens
+
+
+_LOADED: dict[tuple[str, str], Any] = {}
+
+
+def _load_hugging_face(path: str, digest: str) -> Any:
+    """Once in a process; a file that is not the one of the launch is refused."""
+    if (path, digest) not in _LOADED:
+        from tokenizers import Tokenizer as Loaded
+
+        content = _read(path)
+        if digest and hashlib.sha256(content).hexdigest() != digest:
+            raise ParameterError("tokenizer huggingface must be the same file on every worker.")
+        _LOADED[path, digest] = Loaded.from_str(content.decode())
+    return _LOADED[path, digest]
+
+
+def _read(path: str) -> bytes:
+    with FileSystems.open(path, compression_type="uncompressed") as file:
+        return bytes(file.read())
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceTokenizer(Tokenizer):
+    """Another tokenizer on each sentence by itself: no n-gram crosses the end of one.
+
+    A sentence ends with . ! or ? (or their East Asian forms, or an ellipsis) before white space, and at a line's end.
+    """
+
+    inner: Tokenizer
+
+    @property
+    def spec(self) -> str:
+        return f"sentences:{self.inner.spec}"
+
+    def tokenize(self, texts: pa.Array) -> TokenColumn:
+        offsets, data = split_binary(texts)
+        cuts = np.unique(np.concatenate([offsets, _sentence_ends(data)]))
+        column = self.inner.tokenize(binary_array(cuts, data))
+        record = np.searchsorted(offsets, cuts[column.record], side="right") - 1
+        return dataclasses.replace(column, record=record)
+
+
+_WIDE_STOPS = tuple(stop.encode() for stop in "\u3002\uff01\uff1f\u2026")
+
+
+def _sentence_ends(data: Array) -> Array:
+    """Where sentences end in a column of bytes: after the stop, or after the line break."""
+    if len(data) < 2:
+        return np.zeros(0, np.int64)
+    white = np.frombuffer(data.tobytes().translate(_WHITE), bool)
+    stops = np.isin(data[:-1], np.frombuffer(b".!?", np.uint8)) & white[1:]
+    ends = [np.flatnonzero(stops) + 1, np.flatnonzero(data == ord("\n")) + 1]
+    for stop in _WIDE_STOPS:
+        match = np.ones(max(len(data) - len(stop) + 1, 0), bool)
+        for place, byte in enumerate(stop):
+            match &= data[place : place + len(match)] == byte
+        ends.append(np.flatnonzero(match) + len(stop))
+    return np.concatenate(ends)
+
+
 def encode_tokens(offsets: Array, data: Array, bounds: Array) -> TokenColumn:
     """A column of records given as tokens already; `bounds` are the records' token ranges."""
+    lengths = np.diff(offsets)
+    counts = np.diff(bounds)
+    long_tokens = np.flatnonzero(lengths > MAX_TOKEN_BYTES)
+    fits = counts <= MAX_RECORD_TOKENS
+    fits[np.searchsorted(bounds, long_tokens, side="right") - 1] = False
+    if not fits.all():
+        kept = binary_array(offsets, data).filter(pa.array(np.repeat(fits, counts)))
+        offsets, data = split_binary(kept)
+        bounds = np.append(0, np.cumsum(np.where(fits, counts, 0)))
     encoded = binary_array(offsets, data).dictionary_encode()
     record = np.flatnonzero(np.diff(bounds))
     ids = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
-    return TokenColumn(encoded.dictionary, ids, np.concatenate([bounds[record], bounds[-1:]]), record)
+    over = int(np.count_nonzero(~fits))
+    return TokenColumn(encoded.dictionary, ids, np.concatenate([bounds[record], bounds[-1:]]), record, over)
 
 
-def make_tokenizer(name: str) -> Tokenizer:
+def make_tokenizer(name: str, sentences: bool = False) -> Tokenizer:
     """The tokenizer of that name, or a ParameterError that lists them."""
-    if name not in TOKENIZERS:
-        raise ParameterError(f"tokenizer must be one of {', '.join(TOKENIZERS)}, got {name!r:.80}.")
-    return TOKENIZERS[name]
+    tokenizer = _named_tokenizer(name)
+    return SentenceTokenizer(tokenizer) if sentences else tokenizer
+
+
+def _named_tokenizer(name: str) -> Tokenizer:
+    if name in TOKENIZERS:
+        return TOKENIZERS[name]
+    kind, colon, rest = name.partition(":")
+    if kind == "regex" and colon:
+        return RegexTokenizer(rest)
+    if kind == "huggingface" and colon:
+        return HuggingFaceTokenizer(rest)
+    if colon and rest:
+        return CallableTokenizer(name)
+    raise ParameterError(
+        f"tokenizer must be one of {', '.join(TOKENIZERS)}, regex:PATTERN, huggingface:FILE or module:function, "
+        f"got {name!r:.80}."
+    )
 
 
 def _cut(offsets: Array, data: Array, inside: Array, inner_apostrophes: bool) -> TokenColumn:
@@ -158,6 +388,6 @@ def _identity(text: str) -> str:
 
 
 TOKENIZERS = {
-    "words": Tokenizer("words", _fold, _is_word_character, inner_apostrophes=True),
-    "whitespace": Tokenizer("whitespace", _identity, _is_not_space, inner_apostrophes=False),
+    "words": WordTokenizer("words", _fold, _is_word_character, inner_apostrophes=True),
+    "whitespace": WordTokenizer("whitespace", _identity, _is_not_space, inner_apostrophes=False),
 }

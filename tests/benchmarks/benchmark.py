@@ -1,8 +1,9 @@
 """What an extraction costs, as ratios measured in one run. Run by hand:
 
-    python tests/benchmarks/benchmark.py msnbc english scaling workers [--repeats 3] [--data ../shared/data]
+    python tests/benchmarks/benchmark.py msnbc english policies scaling workers [--repeats 3] [--data ../shared/data]
 
-`msnbc` and `english` read the data sets named in docs/results.md; `scaling` and `workers` make their own.
+`msnbc`, `english` and `policies` read the data sets named in docs/results.md; `scaling` and `workers` make their own.
+All but `policies` run policy paper.
 Each measurement is a process of its own, imports included; the smallest of the repeats counts.
 """
 
@@ -15,8 +16,9 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-PAPER_MSNBC = ["--epsilon", "1", "--delta", "1e-7", "--max_n", "6", "--max_contributions", "10"]
-PAPER_ENGLISH = ["--epsilon", "4", "--delta", "1e-7", "--max_n", "9", "--max_contributions", "300"]
+MSNBC = ["--epsilon", "1", "--delta", "1e-7", "--max_n", "6", "--max_contributions", "10"]
+PAPER_MSNBC = [*MSNBC, "--policy", "paper"]
+PAPER_ENGLISH = ["--epsilon=4", "--delta=1e-7", "--max_n=9", "--max_contributions=300", "--policy=paper"]
 TEXT = ["--input_format", "text", "--tokenizer", "whitespace", "--skip_header_lines", "7"]
 ONE = ["--direct_num_workers=1"]
 
@@ -67,10 +69,15 @@ def show(name, result, ratio=None):
     print(text + ("" if ratio is None else f"   ratio {ratio:.2f}"), flush=True)
 
 
-def bench_msnbc(data, repeats, work):
+def unpack_msnbc(data, work):
     path = work / "msnbc.seq"
     with zipfile.ZipFile(data / "msnbc990928.zip") as archive:
         path.write_bytes(archive.read("msnbc990928.seq"))
+    return path
+
+
+def bench_msnbc(data, repeats, work):
+    path = unpack_msnbc(data, work)
     loop, whole = measure(repeats, plain("loop", path), extract("--input", path, *TEXT, *PAPER_MSNBC, *ONE))
     show("MSNBC, array functions in a plain loop", loop)
     show("MSNBC, dpngram extract (CPU over the loop: at most 1.5)", whole, whole[0] / loop[0])
@@ -81,6 +88,18 @@ def bench_english(data, repeats, _work):
     only, whole = measure(repeats, plain("tokenize", path), extract("--input", path, *PAPER_ENGLISH, *ONE))
     show("English, reading and tokenising only", only)
     show("English, dpngram extract (CPU over that: at most 4)", whole, whole[0] / only[0])
+
+
+def bench_policies(data, repeats, work):
+    path = unpack_msnbc(data, work)
+    english = ["--epsilon=4", "--delta=1e-7", "--max_n=9", "--max_contributions=100"]
+    for name, flags in {
+        "MSNBC": ["--input", path, *TEXT, *MSNBC],
+        "English": ["--input", data / "reddit_posts.jsonl.gz", *english],
+    }.items():
+        paper, plus = measure(repeats, *(extract(*flags, *ONE, "--policy", policy) for policy in ("paper", "plus")))
+        show(f"{name}, policy paper", paper)
+        show(f"{name}, policy plus (CPU over paper: at most 2.5)", plus, plus[0] / paper[0])
 
 
 def bench_scaling(_data, repeats, work):
@@ -119,23 +138,29 @@ def corpus(work, users):
 def run_plain(kind, path):
     """The measured baselines: the same functions on arrays, without Beam's runner."""
     from dpngram.accounting import plan_extraction
-    from dpngram.pipelines.reading import ByteRange, parse_jsonl, parse_text, read_lines
+    from dpngram.pipelines.lines import ByteRange, read_pieces
+    from dpngram.pipelines.parsing import Fields, parse_jsonl, parse_text
     from dpngram.transforms.columns import binary_array
     from dpngram.transforms.testing import extract_in_memory, key_source
     from dpngram.transforms.tokenizers import make_tokenizer
 
     if kind == "tokenize":
         words = make_tokenizer("words")
-        for lines in read_lines(ByteRange(path, 0, -1, "gzip"), 0):
-            block, _ = parse_jsonl(lines, "user", "text")
-            words.tokenize(binary_array(block.offsets, block.data))
+        for piece in read_pieces(ByteRange(path, 0, -1, "gzip"), 0):
+            for block in parse_jsonl(piece.data, Fields(), piece.offset).blocks:
+                words.tokenize(binary_array(block.offsets, block.data))
         return
     size = os.path.getsize(path)
     header = sum(map(len, Path(path).read_bytes()[:1000].splitlines(keepends=True)[:7]))
     ranges = [ByteRange(path, at, min(at + (8 << 20), size), "uncompressed") for at in range(header, size, 8 << 20)]
     extract_in_memory(
-        (parse_text(lines)[0] for extent in ranges for lines in read_lines(extent, 0)),
-        plan_extraction(epsilon=1, delta=1e-7, max_n=6, max_contributions=10),
+        (
+            block
+            for extent in ranges
+            for piece in read_pieces(extent, 0)
+            for block in parse_text(piece.data, piece.offset).blocks
+        ),
+        plan_extraction(epsilon=1, delta=1e-7, max_n=6, max_contributions=10, policy="paper"),
         key_source(bytes(32)),
         make_tokenizer("whitespace"),
         user_per_document=True,
@@ -145,7 +170,13 @@ def run_plain(kind, path):
 
 
 def main():
-    benches = {"msnbc": bench_msnbc, "english": bench_english, "scaling": bench_scaling, "workers": bench_workers}
+    benches = {
+        "msnbc": bench_msnbc,
+        "english": bench_english,
+        "policies": bench_policies,
+        "scaling": bench_scaling,
+        "workers": bench_workers,
+    }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("which", nargs="*", choices=[*benches, []], help="what to measure (default: all)")
     parser.add_argument("--repeats", type=int, default=3)

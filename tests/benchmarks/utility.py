@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from dpngram.accounting import plan_extraction
-from dpngram.pipelines.reading import ByteRange, parse_jsonl, parse_text, read_lines
+from dpngram.pipelines.lines import ByteRange, read_pieces
+from dpngram.pipelines.parsing import Fields, parse_jsonl, parse_text
 from dpngram.transforms.testing import extract_in_memory, key_source
 from dpngram.transforms.tokenizers import make_tokenizer
 
@@ -59,12 +60,14 @@ def msnbc(data):
         path = Path(work) / "lines"
         path.write_bytes(text)
         extent = ByteRange(str(path), 0, len(text), "uncompressed")
-        return Corpus((parse_text(lines)[0] for lines in read_lines(extent, 0)), "whitespace", solo=True)
+        parsed = (parse_text(piece.data, piece.offset) for piece in read_pieces(extent, 0))
+        return Corpus((block for part in parsed for block in part.blocks), "whitespace", solo=True)
 
 
 def jsonl(path, compression):
     extent = ByteRange(str(path), 0, -1 if compression == "gzip" else path.stat().st_size, compression)
-    return Corpus(parse_jsonl(lines, "user", "text")[0] for lines in read_lines(extent, 0))
+    parsed = (parse_jsonl(piece.data, Fields(("user",), ("text",)), piece.offset) for piece in read_pieces(extent, 0))
+    return Corpus(block for part in parsed for block in part.blocks)
 
 
 def code():

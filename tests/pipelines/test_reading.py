@@ -4,11 +4,37 @@ import gzip
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from dpngram.pipelines import reading
-from dpngram.pipelines.reading import ByteRange, parse_jsonl, parse_text, read_lines
+from dpngram.pipelines import lines as lines_module
+from dpngram.pipelines import parsing, reading
+from dpngram.pipelines.lines import ByteRange, read_pieces
+from dpngram.pipelines.parsing import Fields
 from dpngram.transforms.columns import binary_array
+from dpngram.transforms.documents import DocumentBlock
+
+
+def parse_jsonl(lines, user, text):
+    """All documents as one block, and the number of lines that are bad."""
+    parsed = parsing.parse_jsonl(lines, Fields((user,), (text,)))
+    return join(parsed.blocks), len(parsed.bad)
+
+
+def parse_text(lines):
+    parsed = parsing.parse_text(lines)
+    return join(parsed.blocks), len(parsed.bad)
+
+
+def join(blocks):
+    if len(blocks) < 2:
+        return blocks[0] if blocks else None
+    users_ = pa.concat_arrays([block.users for block in blocks])
+    return DocumentBlock.from_texts(users_, pa.concat_arrays([binary_array(b.offsets, b.data) for b in blocks]))
+
+
+def read_lines(extent, skip):
+    return [piece.data for piece in read_pieces(extent, skip)]
 
 
 def texts(block):
@@ -36,8 +62,8 @@ def test_ranges_cover_every_line_once(tmp_path, size):
 
 
 def test_compressed_files_are_cut_at_lines(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "RANGE_BYTES", 100)
-    monkeypatch.setattr(reading, "_READ_BYTES", 37)
+    monkeypatch.setattr(lines_module, "RANGE_BYTES", 100)
+    monkeypatch.setattr(lines_module, "_READ_BYTES", 37)
     body = b"".join(b"line %d\n" % i for i in range(100))
     path = tmp_path / "f.gz"
     path.write_bytes(gzip.compress(b"header\n" + body))
@@ -51,7 +77,7 @@ def test_header_lines_are_skipped_once_per_file(tmp_path):
     (tmp_path / "a").write_bytes(b"h1\nh2\na\nb\n")
     (tmp_path / "b").write_bytes(b"h1\nh2\n")
     (tmp_path / "c").write_bytes(b"h1")
-    split = reading._SplitDoFn(2)
+    split = reading._SplitDoFn(reading.InputFormat(name="text", skip_header_lines=2))
     ranges = [extent for _, extent in split.process(json.dumps([str(tmp_path / "*")]))]
     assert [r[:3] for r in ranges] == [(str(tmp_path / "a"), 6, 10)]
     assert list(read_lines(ranges[0], 2)) == [b"a\nb\n"]

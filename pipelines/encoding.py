@@ -1,0 +1,139 @@
+"""One level of a release as the bytes of a file, and back; every format in the same order, from the same columns."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+
+from dpngram.transforms import GramTable
+
+__all__ = ["OUTPUT_FORMATS", "Encoding", "json_lines"]
+
+# Escapes for tokens in a vocabulary file, where a blank joins tokens and a line end ends the gram.
+_ESCAPES = {"\\": "\\\\", " ": "\\s", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+class Encoding(NamedTuple):
+    """How a level becomes a file, and how its rows (tokens, weight) are read back."""
+
+    suffix: str
+    encode: Callable[[GramTable], bytes]
+    decode: Callable[[bytes, int], list[tuple[list[str], float]]]
+
+
+def json_lines(table: GramTable) -> bytes:
+    """{"n": ..., "tokens": [...], "weight": ...} a line, built in columns."""
+    if not len(table):
+        return b""
+    words = pa.array([json.dumps(word, ensure_ascii=False) for word in table.vocabulary.to_pylist()], pa.large_string())
+    lines = pc.binary_join_element_wise(
+        pa.scalar(f'{{"n": {int(table.n)}, "tokens": [', pa.large_string()),
+        _joined(table, words, ", "),
+        pa.scalar('], "weight": ', pa.large_string()),
+        pa.array(table.weight).cast(pa.large_string()),
+        pa.scalar("}\n", pa.large_string()),
+        pa.scalar("", pa.large_string()),
+    )
+    return bytes(lines.buffers()[2])
+
+
+def _joined(table: GramTable, words: pa.Array, separator: str) -> pa.Array:
+    columns = [words.take(pa.array(column)) for column in table.tokens.T]
+    if len(columns) == 1:
+        return columns[0]
+    return pc.binary_join_element_wise(*columns, pa.scalar(separator, pa.large_string()))
+
+
+def _decode_json(data: bytes, _n: int) -> list[tuple[list[str], float]]:
+    return [(row["tokens"], row["weight"]) for row in map(json.loads, data.decode().splitlines())]
+
+
+def _csv(table: GramTable) -> bytes:
+    """A column for each token, so that no separator can be taken for a part of one; then the weight."""
+    words = table.vocabulary
+    n = table.tokens.shape[1]
+    columns = {f"token_{place + 1}": words.take(pa.array(table.tokens[:, place])) for place in range(n)}
+    sink = pa.BufferOutputStream()
+    pyarrow.csv.write_csv(pa.table({**columns, "weight": table.weight}), sink)
+    return bytes(sink.getvalue())
+
+
+def _decode_csv(data: bytes, n: int) -> list[tuple[list[str], float]]:
+    rows = list(csv.reader(io.StringIO(data.decode(), newline="")))[1:]
+    return [(row[:n], float(row[n])) for row in rows]
+
+
+def _columns(table: GramTable) -> pa.Table:
+    n = table.tokens.shape[1]
+    tokens = table.vocabulary.take(pa.array(table.tokens.reshape(-1))).cast(pa.string())
+    offsets = pa.array(np.arange(len(table) + 1, dtype=np.int32) * n)
+    return pa.table(
+        {
+            "n": pa.array(np.full(len(table), int(table.n), np.int64)),
+            "tokens": pa.ListArray.from_arrays(offsets, tokens),
+            "weight": pa.array(table.weight),
+        }
+    )
+
+
+def _parquet(table: GramTable) -> bytes:
+    sink = pa.BufferOutputStream()
+    pyarrow.parquet.write_table(_columns(table), sink, compression="snappy")
+    return bytes(sink.getvalue())
+
+
+def _decode_parquet(data: bytes, _n: int) -> list[tuple[list[str], float]]:
+    rows = pyarrow.parquet.read_table(pa.BufferReader(data))
+    return list(zip(rows["tokens"].to_pylist(), rows["weight"].to_pylist(), strict=True))
+
+
+_AVRO_SCHEMA = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "Ngram",
+        "fields": [
+            {"name": "n", "type": "long"},
+            {"name": "tokens", "type": {"type": "array", "items": "string"}},
+            {"name": "weight", "type": "double"},
+        ],
+    }
+)
+
+
+def _avro(table: GramTable) -> bytes:
+    sink = io.BytesIO()
+    marker = b"dpngram release."  # fixed, so that the same release has the same bytes
+    fastavro.writer(sink, _AVRO_SCHEMA, _columns(table).to_pylist(), codec="deflate", sync_marker=marker)
+    return sink.getvalue()
+
+
+def _decode_avro(data: bytes, _n: int) -> list[tuple[list[str], float]]:
+    records: Any = fastavro.reader(io.BytesIO(data))
+    return [(record["tokens"], record["weight"]) for record in records]
+
+
+def _vocab(table: GramTable) -> bytes:
+    """A gram a line, its tokens joined by blanks, heaviest first; white space inside a token is escaped."""
+    if not len(table):
+        return b""
+    words = [word.translate(str.maketrans(_ESCAPES)) for word in table.vocabulary.to_pylist()]
+    grams = _joined(table, pa.array(words, pa.large_string()), " ")
+    order = np.argsort(-table.weight, kind="stable")
+    return ("\n".join(grams.take(pa.array(order)).to_pylist()) + "\n").encode()
+
+
+OUTPUT_FORMATS = {
+    "jsonl": Encoding("jsonl", json_lines, _decode_json),
+    "csv": Encoding("csv", _csv, _decode_csv),
+    "parquet": Encoding("parquet", _parquet, _decode_parquet),
+    "avro": Encoding("avro", _avro, _decode_avro),
+    "vocab": Encoding("txt", _vocab, lambda data, n: []),
+}

@@ -1,0 +1,121 @@
+"""Whole lines of a file, some megabytes at a time, with the place of each piece."""
+
+import bz2
+import contextlib
+import gzip
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+__all__ = ["MAX_RECORD_BYTES", "RANGE_BYTES", "ByteRange", "Piece", "first_line", "read_pieces"]
+
+RANGE_BYTES = 4 << 20
+# A longer line is counted and passed over without being held: one record must not decide how much memory is needed.
+MAX_RECORD_BYTES = 64 << 20
+_READ_BYTES = 1 << 20
+
+
+class ByteRange(NamedTuple):
+    """The lines of a file that begin in [start, end); a compressed file is one range. Columnar files: row groups."""
+
+    path: str
+    start: int
+    end: int
+    compression: str
+
+
+class Piece(NamedTuple):
+    """Whole lines, and where they begin in the (uncompressed) file. `data` is None for a line that is too long."""
+
+    offset: int
+    data: bytes | None
+    length: int
+
+
+@contextlib.contextmanager
+def open_file(path: str, compression: str) -> Iterator[Any]:
+    """A file on any Beam filesystem. Beam's own gz and bz2 readers take a file that breaks off for a whole one."""
+    ours = compression in (CompressionTypes.GZIP, CompressionTypes.BZIP2)
+    with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED if ours else compression) as raw:
+        if compression == CompressionTypes.GZIP:
+            with gzip.GzipFile(fileobj=raw, mode="rb") as file:
+                yield file
+        elif compression == CompressionTypes.BZIP2:
+            with bz2.BZ2File(raw) as file:
+                yield file
+        else:
+            yield raw
+
+
+def read_pieces(extent: ByteRange, skip_header_lines: int) -> Iterator[Piece]:
+    """The lines of a range, in pieces of about RANGE_BYTES."""
+    with open_file(extent.path, extent.compression) as file:
+        if extent.compression == CompressionTypes.UNCOMPRESSED:
+            yield from _read_range(file, extent.start, extent.end)
+        else:
+            start = sum(len(file.readline()) for _ in range(skip_header_lines))
+            yield from _read_stream(file.read, start)
+
+
+def first_line(path: str, compression: str) -> bytes:
+    """The first line of a file, without its end."""
+    with open_file(path, compression) as file:
+        return bytes(file.readline()).rstrip(b"\r\n")
+
+
+def _read_range(file: Any, start: int, end: int) -> Iterator[Piece]:
+    if start:
+        # The line across the border belongs to the range before; one that begins at the border is ours.
+        file.seek(start - 1)
+        start += _skip_line(file.read)[0] - 1
+    if start >= end:
+        return
+    file.seek(start)
+    body = bytes(file.read(end - start))
+    if body.endswith(b"\n"):
+        yield Piece(start, body, len(body))
+        return
+    whole = body.rfind(b"\n") + 1
+    most = MAX_RECORD_BYTES - (len(body) - whole)
+    rest = bytes(file.readline(most + 1))
+    if len(rest) <= most:
+        yield Piece(start, body + rest, len(body) + len(rest))
+        return
+    if whole:
+        yield Piece(start, body[:whole], whole)
+    beyond = 0 if rest.endswith(b"\n") else _skip_line(file.read)[0]
+    yield Piece(start + whole, None, len(body) - whole + len(rest) + beyond)
+
+
+def _read_stream(read: Callable[[int], bytes], at: int) -> Iterator[Piece]:
+    held, size = [], 0
+    while chunk := read(_READ_BYTES):
+        held.append(chunk)
+        size += len(chunk)
+        if size < RANGE_BYTES:
+            continue
+        body = b"".join(held)
+        whole = body.rfind(b"\n") + 1
+        if whole:
+            yield Piece(at, body[:whole], whole)
+            at, body = at + whole, body[whole:]
+        elif size > MAX_RECORD_BYTES:
+            beyond, body = _skip_line(read)
+            yield Piece(at, None, size + beyond)
+            at += size + beyond
+        held, size = [body], len(body)
+    if size:
+        yield Piece(at, b"".join(held), size)
+
+
+def _skip_line(read: Callable[[int], bytes]) -> tuple[int, bytes]:
+    """How many bytes were left of this line, its end included, and what was read beyond it."""
+    skipped = 0
+    while chunk := read(_READ_BYTES):
+        end = chunk.find(b"\n") + 1
+        if end:
+            return skipped + end, bytes(chunk[end:])
+        skipped += len(chunk)
+    return skipped, b""

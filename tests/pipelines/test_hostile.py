@@ -1,0 +1,258 @@
+"""Records that cannot be used: never a dead job, never a vanished line, never their content."""
+
+import collections
+import gzip
+import json
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpngram.pipelines import lines as lines_module
+from dpngram.pipelines.cli import main
+from dpngram.pipelines.lines import ByteRange, read_pieces
+from dpngram.pipelines.parsing import Fields, parse_jsonl
+
+BUDGET = ["--epsilon", "20", "--delta", "0.1", "--max_n", "3", "--max_contributions", "12", "--eta", "0.1"]
+GOOD = [{"user": f"u{i}", "text": f"w{i % 5} w{i % 3}"} for i in range(300)]
+
+HOSTILE = {
+    "bad_json": [
+        b"not json",
+        b'{"user": "a", "text": "x"',
+        b'{"user": "a", "text": "\x00"}',
+        b'{"user": "a" "text": "x"}',
+        b'{"user": "a", "text": "x",}',
+        b"{'user': 'a', 'text': 'x'}",
+        b'{"user": "a", "text": "x"} {"user": "b", "text": "y"}',
+        b'{"user": "a", "text": "tab\there"}',
+        b'{"user": NaN, "text": "x"}'.replace(b"NaN", b"nan"),
+        b"{",
+        b"}",
+        b'{"user": "a", "text": "bad escape \\q"}',
+        b'{"user": 12345678901234567890123' + b"4" * 5000 + b', "text": "x"}',
+    ],
+    "no_object": [b"null", b"[1, 2]", b'"string"', b"17", b"true"],
+    "missing_user": [
+        b'{"text": "x"}',
+        b'{"user": null, "text": "x"}',
+        b'{"user": "", "text": "x"}',
+        b"{}",
+    ],
+    "bad_user": [
+        b'{"user": true, "text": "x"}',
+        b'{"user": 1.5, "text": "x"}',
+        b'{"user": ["a"], "text": "x"}',
+        b'{"user": {"id": 1}, "text": "x"}',
+        b'{"user": 99999999999999999999, "text": "x"}',
+    ],
+    "missing_text": [b'{"user": "a"}', b'{"user": "a", "text": null}'],
+    "bad_text": [b'{"user": "a", "text": 5}', b'{"user": "a", "text": ["x"]}', b'{"user": "a", "text": false}'],
+    "bad_utf8": [
+        b'{"user": "a", "text": "\xff"}',
+        b'{"user": "a", "text": "\xc3("}',
+        b"\xfe\xff",
+        b'{"user": "\xed\xa0\x80"}',
+    ],
+    "lone_surrogate": [b'{"user": "a", "text": "\\ud800"}', b'{"user": "\\udfff", "text": "x"}'],
+    "repeated_field": [b'{"user": "a", "user": "b", "text": "x"}', b'{"user": "a", "text": "x", "text": "y"}'],
+    "too_deep": [b'{"user": "a", "text": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"],
+}
+
+
+def extract(output, *flags):
+    try:
+        return main(["extract", "--quiet", "--output", str(output), *BUDGET, *map(str, flags)])
+    except SystemExit as stop:
+        return stop.code
+
+
+def body(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def test_two_thousand_hostile_lines(tmp_path, capsys):
+    """41 kinds of lines, 2,050 in all, between 300 good ones: each is counted under its reason, at its place."""
+    random = np.random.default_rng(3)
+    kinds = [(reason, line) for reason, lines in HOSTILE.items() for line in lines]
+    assert len(kinds) >= 20
+    hostile = [kind for kind in kinds if kind[0] != "too_deep"] * 50 + [
+        kind for kind in kinds if kind[0] == "too_deep"
+    ] * 10
+    assert len(hostile) >= 2000
+    everything = [(None, json.dumps(row).encode()) for row in GOOD] + hostile
+    everything = [everything[i] for i in random.permutation(len(everything))]
+    data = b"\n".join(line for _, line in everything)
+    (tmp_path / "in.jsonl").write_bytes(data)
+    flags = ["--input", tmp_path / "in.jsonl", "--bad_records", tmp_path / "bad", "--max_bad_fraction", "1"]
+    assert extract(tmp_path / "out", *flags) == 0
+    notes = json.loads((tmp_path / "out" / "operator.json").read_text())
+    expected = collections.Counter(reason for reason, _ in hostile)
+    assert notes["bad_records"] == expected
+    assert notes["records"] == len(everything)
+    listed = [json.loads(line) for path in (tmp_path / "bad").iterdir() for line in path.read_text().splitlines()]
+    assert collections.Counter(entry["reason"] for entry in listed) == expected
+    places = collections.Counter(data[entry["offset"] : entry["offset"] + entry["length"]] for entry in listed)
+    assert places == collections.Counter(line for _, line in hostile)
+    assert all(sorted(entry) == ["file", "length", "offset", "reason"] for entry in listed)
+    # The good ones are read as if the others were not there.
+    (tmp_path / "good.jsonl").write_bytes(body(GOOD))
+    parsed = parse_jsonl(data, Fields(("user",), ("text",)))
+    users = sorted(user for block in parsed.blocks for user in block.users.to_pylist())
+    assert users == sorted(row["user"].encode() for row in GOOD)
+    # Too many of them, and nothing is released; one line says so.
+    capsys.readouterr()
+    assert extract(tmp_path / "refused", "--input", tmp_path / "in.jsonl") == 1
+    error = capsys.readouterr().err
+    assert "max_bad_fraction must be at least the share of bad records: 2,0" in error
+    assert error.count("\n") == 1
+    assert list((tmp_path / "refused").iterdir()) == []
+
+
+def test_lines_that_are_too_long_are_passed_over(tmp_path, monkeypatch):
+    """100 MB of one line: counted, not held. Ranges and streams, the long line first, between and last."""
+    monkeypatch.setattr(lines_module, "MAX_RECORD_BYTES", 5000)
+    monkeypatch.setattr(lines_module, "_READ_BYTES", 700)
+    monkeypatch.setattr(lines_module, "RANGE_BYTES", 2000)
+    random = np.random.default_rng(1)
+    for trial in range(60):
+        sizes = [int(random.choice([0, 10, 300, 4000, 4999, 5000, 5001, 20_000])) for _ in range(8)]
+        rows = [b"x" * size + b"\n" for size in sizes]
+        if trial % 2:
+            rows[-1] = rows[-1][:-1]
+        data = b"".join(rows)
+        path = tmp_path / "long"
+        path.write_bytes(data)
+        (tmp_path / "long.gz").write_bytes(gzip.compress(data))
+        ranges = [
+            ByteRange(str(path), at, min(at + 2000, len(data)), "uncompressed") for at in range(0, len(data), 2000)
+        ]
+        found = [piece for extent in ranges for piece in read_pieces(extent, 0)]
+        assert sum(piece.length for piece in found) == len(data)
+        assert all(piece.data is None or data[piece.offset :].startswith(piece.data) for piece in found)
+        over = [piece for piece in found if piece.data is None]
+        assert [piece.length for piece in over] == [len(row) for row in rows if len(row) > 5000]
+        streamed = list(read_pieces(ByteRange(str(tmp_path / "long.gz"), 0, -1, "gzip"), 0))
+        assert sum(piece.length for piece in streamed) == len(data)
+        # A stream may hold a line that is somewhat longer before it knows.
+        assert all(piece.length > 5000 for piece in streamed if piece.data is None)
+        assert all(max(map(len, piece.data.split(b"\n"))) < 8000 for piece in streamed if piece.data is not None)
+
+
+def test_a_line_of_a_hundred_megabytes(tmp_path):
+    """In a process of its own, with less memory than the line and the run would need together."""
+    with open(tmp_path / "in.jsonl", "wb") as file:
+        file.write(body(GOOD))
+        file.write(b'{"user": "big", "text": "' + b"y" * 100_000_000 + b'"}\n')
+        file.write(body(GOOD))
+    command = [sys.executable, "-m", "dpngram.pipelines.cli", "extract", "--quiet", "--input", tmp_path / "in.jsonl"]
+    command += ["--output", tmp_path / "out", *BUDGET]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    subprocess.run([*map(str, command)], check=True, capture_output=True)
+    notes = json.loads((tmp_path / "out" / "operator.json").read_text())
+    assert notes["bad_records"] == {"too_long": 1}
+    assert notes["records"] == 601
+    used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    assert used < max(before, 900_000)  # kilobytes
+
+
+def test_broken_files(tmp_path):
+    """A gzip file that ends too early, Parquet without the column, with a broken page, and no Parquet at all."""
+    whole = gzip.compress(body(GOOD * 50))
+    (tmp_path / "cut.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+    flags = ["--max_bad_fraction", "1"]
+    assert extract(tmp_path / "a", "--input", tmp_path / "cut.jsonl.gz", *flags) == 0
+    notes = json.loads((tmp_path / "a" / "operator.json").read_text())
+    assert sum(notes["bad_records"].values()) >= 1
+    pq.write_table(pa.table({"user": ["a"] * 9, "body": ["x"] * 9}), tmp_path / "no.parquet")
+    pq.write_table(pa.table({"user": ["a", None, "", "b"], "text": ["x", "y", "z", None]}), tmp_path / "null.parquet")
+    pq.write_table(pa.table({"user": [1.5, 2.5], "text": ["x", "y"]}), tmp_path / "float.parquet")
+    (tmp_path / "junk.parquet").write_bytes(b"PAR1 this is not parquet PAR1")
+    pattern = ["--input", tmp_path / "*.parquet", "--input_format", "parquet"]
+    assert extract(tmp_path / "b", *pattern, *flags) == 0
+    notes = json.loads((tmp_path / "b" / "operator.json").read_text())
+    assert notes["bad_records"] == {"missing_text": 10, "missing_user": 2, "bad_user": 2, "unreadable": 1}
+    (tmp_path / "junk.avro").write_bytes(b"Obj\x01 no avro")
+    assert extract(tmp_path / "c", "--input", tmp_path / "junk.avro", "--input_format", "avro") == 1
+
+
+def test_records_over_a_cap_are_counted(tmp_path):
+    long_token = {"user": "a", "text": "x" * 5000 + " y"}
+    (tmp_path / "in.jsonl").write_bytes(body([*GOOD, long_token]))
+    assert extract(tmp_path / "out", "--input", tmp_path / "in.jsonl") == 0
+    assert json.loads((tmp_path / "out" / "operator.json").read_text())["bad_records"] == {"over_cap": 1}
+
+
+def test_overwrite_and_resume(tmp_path, capsys):
+    (tmp_path / "in.jsonl").write_bytes(body(GOOD))
+    (tmp_path / "noise.key").write_bytes(b"k" * 32)
+    flags = ["--input", tmp_path / "in.jsonl", "--noise_key", tmp_path / "noise.key"]
+    out = tmp_path / "out"
+    assert extract(out, *flags) == 0
+    first = {path.name: path.read_bytes() for path in out.iterdir() if path.name != "operator.json"}
+    assert extract(out, *flags) == 2
+    assert "--overwrite replaces it" in capsys.readouterr().err
+    assert extract(out, *flags, "--resume") == 0  # nothing left to do
+    (out / "mine.txt").write_text("kept")
+    assert extract(out, *flags, "--overwrite") == 0
+    assert (out / "mine.txt").read_text() == "kept"
+    (out / "mine.txt").unlink()
+    # A run that died: no manifest, some levels.
+    (out / "manifest.json").unlink()
+    (out / "report.html").unlink()
+    (out / "ngrams-03.jsonl").unlink()
+    assert extract(out, *flags) == 2
+    assert extract(out, *flags, "--resume") == 0
+    assert {path.name: path.read_bytes() for path in out.iterdir() if path.name != "operator.json"} == first
+
+
+def test_killed_at_twenty_moments(tmp_path):
+    """kill -9: no manifest, or all that it names is there with its checksum; then --resume gives the same bytes."""
+    import hashlib
+
+    (tmp_path / "in.jsonl").write_bytes(body(GOOD))
+    (tmp_path / "noise.key").write_bytes(b"k" * 32)
+    command = [sys.executable, "-m", "dpngram.pipelines.cli", "extract", "--quiet", *BUDGET]
+    command += ["--input", str(tmp_path / "in.jsonl"), "--noise_key", str(tmp_path / "noise.key"), "--output"]
+    start = time.monotonic()
+    subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
+    lasted = time.monotonic() - start
+    whole = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir() if path.name != "operator.json"}
+    unfinished = 0
+    for moment in range(20):
+        out = tmp_path / f"out{moment}"
+        process = subprocess.Popen([*command, str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        # Most moments lie at the end, where files are written.
+        time.sleep(lasted * (0.55 + 0.5 * moment / 20))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        if (out / "manifest.json").exists():
+            manifest = json.loads((out / "manifest.json").read_text())
+            for level in manifest["levels"]:
+                assert hashlib.sha256((out / level["file"]).read_bytes()).hexdigest() == level["sha256"]
+        else:
+            unfinished += 1
+            if unfinished <= 3 and out.exists():
+                subprocess.run([*command, str(out), "--resume"], check=True, capture_output=True)
+                found = {path.name: path.read_bytes() for path in out.iterdir() if path.name != "operator.json"}
+                assert found == whole
+    assert unfinished >= 5
+
+
+def test_no_secrets_in_what_is_printed(tmp_path, capsys):
+    """A record's content, a user or a token that is not released is in no message and in no file."""
+    canary = "canary7391"
+    rows = [*GOOD, {"user": canary, "text": canary}]
+    (tmp_path / "in.jsonl").write_bytes(body(rows) + b'{"user": "' + canary.encode() + b'", "text": 5}\n')
+    flags = ["--input", tmp_path / "in.jsonl", "--bad_records", tmp_path / "bad"]
+    assert extract(tmp_path / "out", *flags) == 0
+    printed = capsys.readouterr()
+    assert canary not in printed.out + printed.err
+    for path in tmp_path.rglob("*"):
+        if path.is_file() and path.name != "in.jsonl":
+            assert canary.encode() not in path.read_bytes()

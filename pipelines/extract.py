@@ -62,6 +62,7 @@ def run(argv: Sequence[str]) -> int:
             release=flags.release,
             user_per_document=input_format.name == "text",
             shards=max(least, min(size // _BYTES_PER_SHARD, most)) if flags.shards is None else flags.shards,
+            checkpoints=None if flags.noise_key is None else flags.output,
         )
         if not _prepare_output(flags.output, overwrite=flags.overwrite, resume=flags.resume):
             print(_summary(flags.output))
@@ -83,9 +84,12 @@ def run(argv: Sequence[str]) -> int:
         with show_progress(pipeline, plan.max_n, size, quiet=flags.quiet):
             result = pipeline.run()
             result.wait_until_finish()
+        _drop_checkpoints(flags.output)
         write_report(flags.output)
         write_operator_notes(flags.output, result, time.time() - start, size)
     except Exception as error:
+        if "TooManyBadRecords" in str(error):
+            _drop_checkpoints(flags.output)  # nothing of this input is to be released
         if flags.verbose:
             raise
         return print_error(parser.prog, failure_line(error), status=1)
@@ -154,7 +158,9 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     )
     data.add_argument("--output_format", default="jsonl", help=f"one of: {', '.join(OUTPUT_FORMATS)} (default jsonl)")
     data.add_argument("--overwrite", action="store_true", help="replace a release in the output directory")
-    data.add_argument("--resume", action="store_true", help="finish a run that died, with its --noise_key")
+    data.add_argument(
+        "--resume", action="store_true", help="finish a run that died from the rounds it had done, with its --noise_key"
+    )
     how = parser.add_argument_group("extraction")
     how.add_argument(
         "--tokenizer",
@@ -206,8 +212,9 @@ def _prepare_output(directory: str, *, overwrite: bool, resume: bool) -> bool:
     except Exception as error:
         raise ParameterError(f"output must be a directory, got {directory!r} ({type(error).__name__}).") from None
     names = {path: FileSystems.split(path)[1] for path in found}
-    ours = [path for path, name in names.items() if name in _OURS or name.startswith("ngrams-")]
+    ours = [path for path, name in names.items() if name in _OURS or name.startswith(("ngrams-", "checkpoint-"))]
     ours += [path for path, name in names.items() if name.endswith(".tmp") and path not in ours]
+    kept = [path for path in ours if resume and names[path].endswith(".block")]
     finished = [path for path, name in names.items() if name == MANIFEST]
     if resume and finished:
         return False
@@ -216,9 +223,16 @@ def _prepare_output(directory: str, *, overwrite: bool, resume: bool) -> bool:
         raise ParameterError(
             f"output must be a new or empty directory, got {directory!r} with {kind} in it (--overwrite replaces it)."
         )
-    for path in [*finished, *(path for path in ours if path not in finished)]:
+    for path in [*finished, *(path for path in ours if path not in finished and path not in kept)]:
         FileSystems.delete([path])
     return True
+
+
+def _drop_checkpoints(directory: str) -> None:
+    """What is finished needs none."""
+    found = FileSystems.match([FileSystems.join(directory, "checkpoint-*")])[0].metadata_list
+    if found:
+        FileSystems.delete([file.path for file in found])
 
 
 def _new_directory(name: str, directory: str | None) -> str | None:

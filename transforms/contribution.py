@@ -75,7 +75,8 @@ class ClipAndWeight(beam.PTransform):
     """Users -> (users, (shard, CellBlock)): H_k, the weighted histogram of one round of a level.
 
     Level 1 takes UserBlocks, later levels the CandidateBlocks of `ValidityFilter`; the users that come out are those
-    that went in, with what this round took from their budgets (policy `plus`).
+    that went in, with what this round took from their budgets (policy `plus`). With `users_only` there is no
+    histogram: for a round whose release is known already.
 
     Privacy: a user is in one block. Under `paper` it gives t <= Delta_k grams floor(2^32/sqrt(t)) each, so the
     user's vector has L2 norm at most 1, exactly. Under `plus` it pays for what it gives from its budget
@@ -91,16 +92,23 @@ class ClipAndWeight(beam.PTransform):
         binding: beam.PCollection[bytes],
         shards: int,
         released: beam.PCollection[Level] | None = None,
+        *,
+        users_only: bool = False,
     ) -> None:
         super().__init__()
         self._round, self._binding, self._shards, self._released = round_, binding, shards, released
+        self._users_only = users_only
 
     def expand(self, users: beam.PCollection[Block]) -> Any:  # (PCollection[Block], PCollection[(int, CellBlock)])
+        if self._users_only and not self._round.policy.keeps_budgets:
+            return users, None
         weighed = users | "Weigh" >> beam.ParDo(
             _WeighDoFn(self._round, self._shards), **self._round.sides(self._binding, released=self._released)
         ).with_outputs(self.USERS, main=self.CELLS)  # (shard, cells of one block)
         weighed[self.CELLS].element_type = beam.typehints.Tuple[int, CellBlock]
         weighed[self.USERS].element_type = Block
+        if self._users_only:
+            return weighed[self.USERS], None
         histogram = weighed[self.CELLS] | "Sum" >> beam.CombinePerKey(MergeCells())  # (shard, cells of all users)
         if not self._round.policy.keeps_budgets:
             return users, histogram

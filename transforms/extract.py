@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.transforms.window import GlobalWindows
 
 from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.accounting.parameters import check_choice, check_integer
+from dpngram.transforms.checkpoints import Checkpoints
 from dpngram.transforms.columns import Block
 from dpngram.transforms.contribution import ClipAndWeight
 from dpngram.transforms.documents import PreparePosts
@@ -49,9 +51,11 @@ class ExtractLevel(beam.PTransform):
         previous: beam.PCollection[Level] | None,
         *,
         shards: int,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         super().__init__()
         self._rounds, self._binding, self._previous, self._shards = rounds, binding, previous, shards
+        self._checkpoints = checkpoints
 
     def expand(self, users: beam.PCollection[Block]) -> Any:  # (input of the next level, PCollection[Level])
         previous, binding = self._previous, self._binding
@@ -61,15 +65,21 @@ class ExtractLevel(beam.PTransform):
         released = None
         for round_ in self._rounds:
             step = "" if len(self._rounds) == 1 else f"Round{round_.number + 1}/"
+            known = self._checkpoints.load(round_, users.pipeline) if self._checkpoints else None
             users, histogram = users | f"{step}ClipAndWeight" >> ClipAndWeight(
-                round_, binding, self._shards, released
+                round_, binding, self._shards, released, users_only=known is not None
             )  # H_k
+            if known is not None:
+                released = known
+                continue
             parts = histogram | f"{step}NoisyThreshold" >> NoisyThreshold(round_, binding, previous, released)
             if previous is None:
                 released = parts | f"{step}CollectTokens" >> CollectTokens(round_, released)  # S_1
             else:
                 complete = AddSpuriousGrams(round_, binding, parts, released)
                 released = previous | f"{step}AddSpuriousGrams" >> complete  # S_k
+            if self._checkpoints:
+                released | f"{step}Checkpoint" >> self._checkpoints.save(round_)
         return users, released
 
 
@@ -87,6 +97,7 @@ class ExtractLevels(beam.PTransform):
         user_field, text_field: names of the fields, for documents that are rows or mappings.
         user_per_document: documents have no user; each is protected by itself.
         shards: into how many blocks of users the input is cut. Does not change the result.
+        checkpoints: a directory that keeps every finished round; a run with the same `noise_key` goes on from there.
 
     Privacy: user-level differential privacy with the plan's parameters for everything that comes out. Input may hold
     one user's posts in any number of elements. Counters and errors carry no text, token or user id. In fixed or sliding
@@ -107,6 +118,7 @@ class ExtractLevels(beam.PTransform):
         text_field: str = "text",
         user_per_document: bool = False,
         shards: int = 32,
+        checkpoints: str | None = None,
     ) -> None:
         super().__init__()
         if not isinstance(plan, ExtractionPlan):
@@ -125,6 +137,9 @@ class ExtractLevels(beam.PTransform):
             "user_per_document": user_per_document,
         }
         self._shards = check_integer("shards", shards, 1, 1 << 20)
+        if checkpoints is not None and noise_key is None:
+            raise ParameterError("checkpoints must have a noise_key: only a run with the same key may go on from them.")
+        self._checkpoints = checkpoints
 
     def expand(self, documents: beam.PCollection[Any]) -> Any:  # {n: PCollection[GramTable]}
         check_windowing(documents)
@@ -138,12 +153,19 @@ class ExtractLevels(beam.PTransform):
 
         level, table, tables = None, None, {}
         shards = -(-self._shards // _BLOCKS_PER_SHARD)
+        checkpoints = None
+        if self._checkpoints is not None:
+            if documents.windowing.windowfn != GlobalWindows():
+                raise ParameterError("checkpoints must be left out in windows: they hold one release.")
+            checkpoints = Checkpoints(self._checkpoints, randomness.settings)
         for n in range(1, self._plan.max_n + 1):
             rounds = [
                 Round(self._policy, n, number, randomness, self._pruning)
                 for number in range(len(self._plan.level(n).rounds))
             ]
-            users, level = users | f"Level{n}" >> ExtractLevel(rounds, binding, level, shards=shards)
+            users, level = users | f"Level{n}" >> ExtractLevel(
+                rounds, binding, level, shards=shards, checkpoints=checkpoints
+            )
             table = level | f"Decode{n}" >> DecodeGrams(table, self._pruning)
             tables[n] = table
         return tables

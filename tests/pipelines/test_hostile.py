@@ -12,11 +12,15 @@ import time
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+from dpngram.accounting import ParameterError, plan_extraction
+from dpngram.pipelines import extract as extract_module
 from dpngram.pipelines import lines as lines_module
 from dpngram.pipelines.cli import main
 from dpngram.pipelines.lines import ByteRange, read_pieces
 from dpngram.pipelines.parsing import Fields, parse_jsonl
+from dpngram.transforms import ExtractLevels, threshold
 
 BUDGET = ["--epsilon", "20", "--delta", "0.1", "--max_n", "3", "--max_contributions", "12", "--eta", "0.1"]
 GOOD = [{"user": f"u{i}", "text": f"w{i % 5} w{i % 3}"} for i in range(300)]
@@ -107,7 +111,8 @@ def test_two_thousand_hostile_lines(tmp_path, capsys):
     assert users == sorted(row["user"].encode() for row in GOOD)
     # Too many of them, and nothing is released; one line says so.
     capsys.readouterr()
-    assert extract(tmp_path / "refused", "--input", tmp_path / "in.jsonl") == 1
+    refused = ["--input", tmp_path / "in.jsonl", "--noise_key", tmp_path / "noise.key"]
+    assert extract(tmp_path / "refused", *refused) == 1
     error = capsys.readouterr().err
     assert "max_bad_fraction must be at least the share of bad records: 2,0" in error
     assert error.count("\n") == 1
@@ -194,7 +199,6 @@ def test_overwrite_and_resume(tmp_path, capsys):
     flags = ["--input", tmp_path / "in.jsonl", "--noise_key", tmp_path / "noise.key"]
     out = tmp_path / "out"
     assert extract(out, *flags) == 0
-    first = {path.name: path.read_bytes() for path in out.iterdir() if path.name != "operator.json"}
     assert extract(out, *flags) == 2
     assert "--overwrite replaces it" in capsys.readouterr().err
     assert extract(out, *flags, "--resume") == 0  # nothing left to do
@@ -202,13 +206,52 @@ def test_overwrite_and_resume(tmp_path, capsys):
     assert extract(out, *flags, "--overwrite") == 0
     assert (out / "mine.txt").read_text() == "kept"
     (out / "mine.txt").unlink()
-    # A run that died: no manifest, some levels.
-    (out / "manifest.json").unlink()
-    (out / "report.html").unlink()
-    (out / "ngrams-03.jsonl").unlink()
-    assert extract(out, *flags) == 2
-    assert extract(out, *flags, "--resume") == 0
-    assert {path.name: path.read_bytes() for path in out.iterdir() if path.name != "operator.json"} == first
+    assert not list(out.glob("checkpoint-*"))
+    with pytest.raises(ParameterError, match="checkpoints must have a noise_key"):
+        ExtractLevels(plan_extraction(epsilon=1, delta=0.1, max_n=2, max_contributions=1), checkpoints=str(out))
+
+
+@pytest.mark.parametrize("policy", ["paper", "plus"])
+def test_resume_goes_on_from_the_rounds_that_were_done(tmp_path, policy, monkeypatch):
+    """Whatever rounds are known, the result is the same; rounds that are known draw no noise again."""
+    (tmp_path / "in.jsonl").write_bytes(body(GOOD))
+    (tmp_path / "noise.key").write_bytes(b"k" * 32)
+    flags = ["--input", tmp_path / "in.jsonl", "--noise_key", tmp_path / "noise.key", "--policy", policy]
+    out = tmp_path / "out"
+    monkeypatch.setattr(extract_module, "_drop_checkpoints", lambda _: None)
+    assert extract(out, *flags) == 0
+    first = release_of(out)
+    checkpoints = {path: path.read_bytes() for path in sorted(out.glob("checkpoint-*"))}
+    assert len(checkpoints) >= (2 if policy == "paper" else 5)  # a round that releases nothing leaves none
+    drawn = []
+    original = threshold.release_cells
+
+    def watched(cells, cut, draw):
+        drawn.append(len(cells))
+        return original(cells, cut, draw)
+
+    monkeypatch.setattr(threshold, "release_cells", watched)
+    counts = []
+    for known in range(len(checkpoints) + 1):
+        drawn.clear()
+        (out / "manifest.json").unlink()
+        for number, (path, data) in enumerate(checkpoints.items()):
+            path.unlink(missing_ok=True)
+            if number < known:
+                path.write_bytes(data)
+        assert extract(out, *flags, "--resume") == 0
+        assert release_of(out) == first
+        counts.append(len(drawn))
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] > counts[-1] == 0
+
+
+def release_of(out):
+    return {
+        path.name: path.read_bytes()
+        for path in out.iterdir()
+        if path.name != "operator.json" and not path.name.startswith("checkpoint")
+    }
 
 
 def test_killed_at_twenty_moments(tmp_path):

@@ -1,6 +1,7 @@
 """Tokenisers against a slow regular expression, on hostile text."""
 
 import re
+import time
 import unicodedata
 
 import numpy as np
@@ -8,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dpngram.accounting import ParameterError
+from dpngram.transforms import tokenizers
 from dpngram.transforms.tokenizers import make_tokenizer
 
 HOSTILE = [
@@ -84,3 +86,88 @@ def test_an_offset_slice_of_a_column():
 def test_unknown_names_are_refused():
     with pytest.raises(ParameterError, match="tokenizer must be one of words"):
         make_tokenizer("werds")
+
+
+def tokens_of(tokenizer, texts):
+    out = tokenizer.tokenize(pa.array(texts, pa.large_string()))
+    words = [word.decode() for word in out.vocabulary.to_pylist()]
+    return [
+        (int(r), [words[i] for i in out.ids[out.bounds[j] : out.bounds[j + 1]]]) for j, r in enumerate(out.record)
+    ], out.over
+
+
+def test_regex_keeps_matches_as_they_stand():
+    found, over = tokens_of(make_tokenizer(r"regex:[A-Z]\w+|\d+"), ["Ab cd 12 Éf", "nothing", "X9Y 7"])
+    assert found == [(0, ["Ab", "12"]), (2, ["X9Y", "7"])]
+    assert over == 0
+    assert make_tokenizer(r"regex:#(\w+)").spec.startswith(r"regex:#(\w+)/unicode-")
+    assert tokens_of(make_tokenizer(r"regex:#(\w+)"), ["#a b #c"])[0] == [(0, ["a", "c"])]
+    for bad in ("regex:", "regex:(", "regex:(a)(b)", "regex:*"):
+        with pytest.raises(ParameterError, match="tokenizer regex must"):
+            make_tokenizer(bad)
+
+
+def test_a_callable_may_fail_on_a_record_and_no_other():
+    found, over = tokens_of(make_tokenizer("shlex:split"), ["a 'b c' d", "open 'quote", "e"])
+    assert found == [(0, ["a", "b c", "d"]), (2, ["e"])]
+    assert over == 1
+    assert make_tokenizer("numpy:char.split").spec.startswith("callable:numpy:char.split/")
+    for bad in ("no_such_module:f", "shlex:no_such", "shlex:", "os:sep"):
+        with pytest.raises(ParameterError, match="tokenizer must be"):
+            make_tokenizer(bad)
+
+
+@pytest.mark.parametrize("inner", ["words", "whitespace"])
+def test_sentences_cut_records_and_keep_tokens(inner):
+    text = "One two. Three 3.5 four!  Five?\nsix seven\u3002eight \u2026 nine e.g. ten"
+    found, _ = tokens_of(make_tokenizer(inner, sentences=True), ["first one", text, "", "last. End"])
+    plain = dict(tokens_of(make_tokenizer(inner), ["first one", text, "", "last. End"])[0])
+    joined = {}
+    for record, tokens in found:
+        joined.setdefault(record, []).extend(tokens)
+    if inner == "words":
+        assert joined == plain
+    assert [tokens for record, tokens in found if record == 3] == (
+        [["last"], ["end"]] if inner == "words" else [["last."], ["End"]]
+    )
+    first = [tokens for record, tokens in found if record == 1]
+    assert first[0] == (["one", "two"] if inner == "words" else ["One", "two."])
+    assert len(first) == 7
+    assert make_tokenizer(inner, sentences=True).spec.startswith(f"sentences:{inner}/")
+
+
+def test_records_over_a_cap_are_left_out_whole(monkeypatch):
+    monkeypatch.setattr(tokenizers, "MAX_TOKEN_BYTES", 4)
+    monkeypatch.setattr(tokenizers, "MAX_RECORD_TOKENS", 3)
+    found, over = tokens_of(
+        make_tokenizer("words"), ["a b c", "a b c d", "x toolong y", "", "\u00e9\u00e9\u00e9", "ok"]
+    )
+    assert found == [(0, ["a", "b", "c"]), (5, ["ok"])]
+    assert over == 3
+
+
+def test_hugging_face(tmp_path):
+    library = pytest.importorskip("tokenizers")
+    built = library.Tokenizer(library.models.WordLevel({"[UNK]": 0, "hello": 1, "world": 2}, unk_token="[UNK]"))
+    built.pre_tokenizer = library.pre_tokenizers.Whitespace()
+    built.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = make_tokenizer(f"huggingface:{tmp_path}/tokenizer.json")
+    assert tokens_of(tokenizer, ["hello world", "other"])[0] == [(0, ["hello", "world"]), (1, ["[UNK]"])]
+    assert tokenizer.spec.startswith("huggingface:sha256-")
+    (tmp_path / "tokenizer.json").write_text("{}")
+    tokenizers._LOADED.clear()
+    found, over = tokens_of(tokenizer, ["hello world"])  # another file than at the launch: nothing is taken from it
+    assert (found, over) == ([], 1)
+    with pytest.raises(ParameterError, match="must be a readable"):
+        make_tokenizer(f"huggingface:{tmp_path}/tokenizer.json")
+
+
+def test_words_are_fast():
+    """At least 15 MB/s a core here; a quarter of that is asked for, since machines differ."""
+    text = "The quick brown fox doesn't jump over the lazy dog's 12 friends. " * 40
+    column_ = pa.array([text] * 4000, pa.large_string())
+    tokenizer = make_tokenizer("words")
+    tokenizer.tokenize(column_[:10])
+    start = time.process_time()
+    tokenizer.tokenize(column_)
+    assert 4000 * len(text) / (time.process_time() - start) > 4e6

@@ -35,7 +35,16 @@ setup(
         "fastavro>=1.7",
     ],
     extras_require={
-        "test": ["pytest>=8", "mpmath>=1.3", "dp-accounting>=0.4.4", "setuptools>=77", "wheel", "tokenizers>=0.15"],
+        "test": [
+            "pytest>=8",
+            "mpmath>=1.3",
+            "dp-accounting>=0.4.4",
+            "setuptools>=77",
+            "wheel",
+            "tokenizers>=0.15",
+            "apache-beam[yaml]",  # for the examples
+            "pandas>=2",
+        ],
         "hf": ["tokenizers>=0.15"],
         "lint": ["ruff>=0.9", "mypy>=1.14", "scipy-stubs"],
     },

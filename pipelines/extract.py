@@ -88,11 +88,12 @@ def run(argv: Sequence[str]) -> int:
         write_report(flags.output)
         write_operator_notes(flags.output, result, time.time() - start, size)
     except Exception as error:
-        if "TooManyBadRecords" in str(error):
+        line = failure_line(error)
+        if line.startswith("max_bad_fraction"):
             _drop_checkpoints(flags.output)  # nothing of this input is to be released
         if flags.verbose:
             raise
-        return print_error(parser.prog, failure_line(error), status=1)
+        return print_error(parser.prog, line, status=1)
     print(_summary(flags.output))
     return 0
 

@@ -30,7 +30,6 @@ def test_join_public_table(posts, tmp_path, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore")  # Beam's own YAML modules warn
 def test_beam_yaml(posts, tmp_path):
-    pytest.importorskip("jinja2", reason="Beam YAML needs apache-beam[yaml]")
     from apache_beam.yaml import main as yaml_main
 
     variables = json.dumps({"input": str(posts), "output": str(tmp_path / "ngrams.jsonl")})
@@ -38,3 +37,16 @@ def test_beam_yaml(posts, tmp_path):
     rows = [json.loads(line) for path in tmp_path.glob("ngrams*") for line in path.read_text().splitlines()]
     assert ["see", "you", "tomorrow"] in [row["tokens"] for row in rows]
     assert all(row["n"] == len(row["tokens"]) for row in rows)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_notebook(capsys):
+    """Its code, cell by cell; the last one is a table in which plus releases more than paper."""
+    cells = json.loads((EXAMPLES / "messages.ipynb").read_text())["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    assert all(cell["outputs"] or "import" in "".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    names = {}
+    for source in code:
+        exec(source, names)  # noqa: S102
+    assert len(names["released"]) > 1.3 * len(names["paper"]) > 500
+    assert not names["released"]["phrase"].str.contains(r"\d{5}").any()

@@ -24,7 +24,7 @@ class _Progress:
     def enter(self, names: str) -> str | None:
         """Notes a stage by the names of its steps; the line to print if the run has come further."""
         reached = max((int(level) for level in re.findall(r"ExtractNgrams/Level(\d+)/", names)), default=0)
-        if "Write/Together" in names or "Write/Manifest" in names:
+        if "Write/Files" in names:
             reached = self._levels + 1
         if reached <= self._level:
             return None

@@ -65,51 +65,20 @@ class WriteRelease(beam.PTransform):
         self._directory, self._plan, self._settings = directory, plan, settings
 
     def expand(self, tables: dict[int, beam.PCollection[GramTable]]) -> beam.PCollection[str]:
-        written = []
-        for n, table in tables.items():
-            sides = {"table": beam.pvalue.AsSingleton(table, default_value=EMPTY_TABLE)}
-            if n > 1:
-                sides["previous"] = beam.pvalue.AsSingleton(tables[n - 1], default_value=EMPTY_TABLE)
-            write = _WriteLevelDoFn(self._directory, self._plan, n, self._format)
-            written.append(self._gate | f"Level{n}" >> beam.ParDo(write, **sides))
-        return (
-            written
-            | "All" >> beam.Flatten()
-            | "Together" >> beam.GroupByKey()
-            | "Manifest" >> beam.ParDo(_WriteManifestDoFn(self._directory, self._plan, self._settings, self._format))
-        )
+        sides = {f"n{n}": beam.pvalue.AsSingleton(table, default_value=EMPTY_TABLE) for n, table in tables.items()}
+        write = _WriteDoFn(self._directory, self._plan, self._settings, self._format)
+        return self._gate | "Files" >> beam.ParDo(write, **sides)
 
 
-class _WriteLevelDoFn(beam.DoFn):
-    def __init__(self, directory: str, plan: ExtractionPlan, n: int, output_format: str) -> None:
-        self._directory, self._plan, self._n, self._format = directory, plan, n, output_format
-
-    def process(self, once: int, table: Any = None, previous: Any = EMPTY_TABLE) -> Iterator[tuple[int, str]]:
-        n = self._n
-        encoding = OUTPUT_FORMATS[self._format]
-        name = f"ngrams-{n:02d}.{encoding.suffix}"
-        data = encoding.encode(table if len(table) else empty_table(n))
-        write_whole(FileSystems.join(self._directory, name), data)
-        valid = int(previous.next_valid)
-        entry = {
-            "n": n,
-            "released": len(table),
-            "sigma": self._plan.level(n).sigma,
-            "rho": float(table.rho) if len(table) else self._plan.threshold(n, len(previous), valid),
-            "valid": valid if n > 1 else None,
-            "file": name,
-            "bytes": len(data),
-            "sha256": hashlib.sha256(data).hexdigest(),
-        }
-        yield once, json.dumps(entry)
-
-
-class _WriteManifestDoFn(beam.DoFn):
+class _WriteDoFn(beam.DoFn):
     def __init__(self, directory: str, plan: ExtractionPlan, settings: dict[str, Any], output_format: str) -> None:
         self._directory, self._plan, self._settings, self._format = directory, plan, settings, output_format
 
-    def process(self, gathered: tuple[int, Any]) -> Iterator[str]:
-        levels = sorted((json.loads(entry) for entry in gathered[1]), key=lambda entry: entry["n"])
+    def process(self, _gate: int, **tables: GramTable) -> Iterator[str]:
+        levels, previous = [], EMPTY_TABLE
+        for n in range(1, self._plan.max_n + 1):
+            levels.append(self._write_level(n, tables[f"n{n}"], previous))
+            previous = tables[f"n{n}"]
         manifest = {
             "format_version": MANIFEST_VERSION,
             "dpngram": importlib.metadata.version("dpngram"),
@@ -124,3 +93,20 @@ class _WriteManifestDoFn(beam.DoFn):
         path = FileSystems.join(self._directory, MANIFEST)
         write_whole(path, (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode())
         yield path
+
+    def _write_level(self, n: int, table: GramTable, previous: GramTable) -> dict[str, Any]:
+        encoding = OUTPUT_FORMATS[self._format]
+        name = f"ngrams-{n:02d}.{encoding.suffix}"
+        data = encoding.encode(table if len(table) else empty_table(n))
+        write_whole(FileSystems.join(self._directory, name), data)
+        valid = int(previous.next_valid)
+        return {
+            "n": n,
+            "released": len(table),
+            "sigma": self._plan.level(n).sigma,
+            "rho": float(table.rho) if len(table) else self._plan.threshold(n, len(previous), valid),
+            "valid": valid if n > 1 else None,
+            "file": name,
+            "bytes": len(data),
+            "sha256": hashlib.sha256(data).hexdigest(),
+        }

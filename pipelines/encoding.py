@@ -53,7 +53,7 @@ def _joined(table: GramTable, words: pa.Array, separator: str) -> pa.Array:
 
 
 def _decode_json(data: bytes, _n: int) -> list[tuple[list[str], float]]:
-    return [(row["tokens"], row["weight"]) for row in map(json.loads, data.decode().splitlines())]
+    return [(row["tokens"], row["weight"]) for row in map(json.loads, filter(None, data.decode().split("\n")))]
 
 
 def _csv(table: GramTable) -> bytes:

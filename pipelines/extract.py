@@ -1,9 +1,13 @@
 """`dpngram extract`: private n-grams from files."""
 
 import argparse
+import hashlib
+import json
 import os
+import re
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.io.filesystem import CompressionTypes
@@ -17,9 +21,9 @@ from dpngram.pipelines.operator import write_operator_notes
 from dpngram.pipelines.parsing import Fields
 from dpngram.pipelines.progress import show_progress
 from dpngram.pipelines.reading import INPUT_FORMATS, CheckRecords, InputFormat, ReadDocuments, match_files
-from dpngram.pipelines.report import REPORT, write_report
+from dpngram.pipelines.report import write_report
 from dpngram.pipelines.running import beam_options, failure_line, keep_memory, make_pipeline, quiet_logging
-from dpngram.pipelines.writing import MANIFEST, WriteRelease, read_manifest
+from dpngram.pipelines.writing import MANIFEST, WriteRelease, read_manifest, read_whole
 from dpngram.transforms import ExtractLevels
 from dpngram.transforms.keys import KeyProblem
 from dpngram.transforms.validity import PRUNINGS
@@ -29,7 +33,11 @@ __all__ = ["extract_files", "run"]
 # About this much text in a block of users: large enough that numpy's cost per call vanishes.
 _BYTES_PER_SHARD = 4 << 20
 _SHARDS_RANGE = (16, 4096)
-_OURS = (MANIFEST, REPORT, "operator.json")
+# Names that this program writes, and names that they have while they are written.
+_OURS = re.compile(
+    r"(manifest\.json|report\.html|operator\.json|ngrams-\d\d\.(jsonl|csv|parquet|avro|txt)"
+    r"|checkpoint-[0-9a-f]{16}-\d\d-\d\.block)(\.[0-9a-f]{16}\.tmp)?"
+)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -64,7 +72,12 @@ def run(argv: Sequence[str]) -> int:
             shards=max(least, min(size // _BYTES_PER_SHARD, most)) if flags.shards is None else flags.shards,
             checkpoints=None if flags.noise_key is None else flags.output,
         )
-        if not _prepare_output(flags.output, overwrite=flags.overwrite, resume=flags.resume):
+        settings = {name: value for name, value in extract.settings().items() if name != "plan"}
+        if not _prepare_output(
+            flags.output, plan, settings, flags.output_format, overwrite=flags.overwrite, resume=flags.resume
+        ):
+            _drop_checkpoints(flags.output)
+            write_report(flags.output)
             print(_summary(flags.output))
             return 0
         extract_files(
@@ -199,7 +212,9 @@ def _expansion(path: str) -> int:
     return 1 if CompressionTypes.detect_compression_type(path) == CompressionTypes.UNCOMPRESSED else 4
 
 
-def _prepare_output(directory: str, *, overwrite: bool, resume: bool) -> bool:
+def _prepare_output(
+    directory: str, plan: ExtractionPlan, settings: dict[str, Any], output_format: str, *, overwrite: bool, resume: bool
+) -> bool:
     """Makes the directory ready; an error if something is in it that must not be touched. False: already finished.
 
     The old manifest goes first: from then on until the new one is written, nothing here looks like a release.
@@ -213,27 +228,52 @@ def _prepare_output(directory: str, *, overwrite: bool, resume: bool) -> bool:
     except Exception as error:
         raise ParameterError(f"output must be a directory, got {directory!r} ({type(error).__name__}).") from None
     names = {path: FileSystems.split(path)[1] for path in found}
-    ours = [path for path, name in names.items() if name in _OURS or name.startswith(("ngrams-", "checkpoint-"))]
-    ours += [path for path, name in names.items() if name.endswith(".tmp") and path not in ours]
-    kept = [path for path in ours if resume and names[path].endswith(".block")]
+    ours = [path for path, name in names.items() if _OURS.fullmatch(name)]
     finished = [path for path, name in names.items() if name == MANIFEST]
+    if finished and not _is_our_manifest(directory):
+        raise ParameterError(f"output must be a new or empty directory, got {directory!r} with another manifest in it.")
     if resume and finished:
+        _check_finished(directory, plan, settings, output_format)
         return False
     if found and not (overwrite or (resume and len(ours) == len(found))):
         kind = "a finished release" if finished else "files"
         raise ParameterError(
             f"output must be a new or empty directory, got {directory!r} with {kind} in it (--overwrite replaces it)."
         )
-    for path in [*finished, *(path for path in ours if path not in finished and path not in kept)]:
-        FileSystems.delete([path])
+    for path in [*finished, *(path for path in ours if path not in finished)]:
+        if not (resume and path.endswith(".block")):
+            FileSystems.delete([path])
     return True
+
+
+def _is_our_manifest(directory: str) -> bool:
+    try:
+        return bool({"dpngram", "levels", "plan"} <= read_manifest(directory).keys())
+    except (ValueError, AttributeError, OSError):
+        return False
+
+
+def _check_finished(directory: str, plan: ExtractionPlan, settings: dict[str, Any], output_format: str) -> None:
+    """An error unless the finished release is the one asked for, and whole."""
+    manifest = read_manifest(directory)
+    asked = {"plan": json.loads(plan.to_json()), "settings": settings, "format": output_format}
+    for name, value in asked.items():
+        if manifest.get(name) != value:
+            raise ParameterError(f"resume must have the {name} of the release that is in {directory!r}.")
+    for level in manifest["levels"]:
+        path = FileSystems.join(directory, level["file"])
+        if not FileSystems.exists(path) or hashlib.sha256(read_whole(path)).hexdigest() != level["sha256"]:
+            raise ParameterError(
+                f"resume must find a whole release in {directory!r}: {level['file']} is not as it was."
+            )
 
 
 def _drop_checkpoints(directory: str) -> None:
     """What is finished needs none."""
-    found = FileSystems.match([FileSystems.join(directory, "checkpoint-*")])[0].metadata_list
+    matched = FileSystems.match([FileSystems.join(directory, "checkpoint-*")])[0].metadata_list
+    found = [file.path for file in matched if _OURS.fullmatch(FileSystems.split(file.path)[1])]
     if found:
-        FileSystems.delete([file.path for file in found])
+        FileSystems.delete(found)
 
 
 def _new_directory(name: str, directory: str | None) -> str | None:

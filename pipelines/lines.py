@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-__all__ = ["MAX_RECORD_BYTES", "RANGE_BYTES", "ByteRange", "Piece", "first_line", "read_pieces"]
+__all__ = ["MAX_RECORD_BYTES", "RANGE_BYTES", "ByteRange", "Piece", "header_line", "open_file", "read_pieces"]
 
 RANGE_BYTES = 4 << 20
 # A longer line is counted and passed over without being held: one record must not decide how much memory is needed.
@@ -53,16 +53,37 @@ def read_pieces(extent: ByteRange, skip_header_lines: int) -> Iterator[Piece]:
     """The lines of a range, in pieces of about RANGE_BYTES."""
     with open_file(extent.path, extent.compression) as file:
         if extent.compression == CompressionTypes.UNCOMPRESSED:
-            yield from _read_range(file, extent.start, extent.end)
+            pieces = _read_range(file, extent.start, extent.end)
         else:
             start = sum(len(file.readline()) for _ in range(skip_header_lines))
-            yield from _read_stream(file.read, start)
+            pieces = _read_stream(file.read, start)
+        for piece in pieces:
+            yield from _drop_long_lines(piece)
 
 
-def first_line(path: str, compression: str) -> bytes:
-    """The first line of a file, without its end."""
+def header_line(path: str, compression: str, skip_header_lines: int) -> bytes:
+    """The first line of a file after those to be skipped, without its end."""
     with open_file(path, compression) as file:
+        for _ in range(skip_header_lines):
+            file.readline()
         return bytes(file.readline()).rstrip(b"\r\n")
+
+
+def _drop_long_lines(piece: Piece) -> Iterator[Piece]:
+    """Whether a line is too long depends on the line, not on what was read along with it."""
+    if piece.data is None or piece.length <= MAX_RECORD_BYTES:
+        yield piece
+        return
+    at = piece.offset
+    for line in _lines(piece.data):
+        yield Piece(at, line if len(line) <= MAX_RECORD_BYTES else None, len(line))
+        at += len(line)
+
+
+def _lines(data: bytes) -> list[bytes]:
+    parts = data.split(b"\n")
+    whole = [part + b"\n" for part in parts[:-1]]
+    return whole + ([parts[-1]] if parts[-1] else [])
 
 
 def _read_range(file: Any, start: int, end: int) -> Iterator[Piece]:

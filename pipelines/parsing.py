@@ -1,12 +1,12 @@
 """Lines into documents, in columns by Arrow; what cannot be used is named by a reason and its place, never shown.
 
 Privacy: what a line gives must depend on that line alone, or one user's broken record would change what is read of
-others. So a record never spans lines, in no format, and Arrow's result for many lines is taken only where it
-must equal that of each line by itself; otherwise each half is parsed alone, down to the lines that are bad.
+others. So Arrow's result for many lines is taken only where it must equal that of each line by itself; otherwise
+each half is parsed alone, down to the lines that are bad. (CSV, whose records may span lines, is in tables.py.)
 """
 
-import csv
 import dataclasses
+import functools
 import itertools
 import json
 from collections.abc import Callable, Sequence
@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.json
 
 from dpngram.transforms.columns import binary_array
 from dpngram.transforms.documents import DocumentBlock
 
-__all__ = ["BadRecord", "Fields", "Parsed", "parse_delimited", "parse_jsonl", "parse_text"]
+__all__ = ["BadRecord", "Fields", "Parsed", "make_block", "parse_jsonl", "parse_text", "parse_tsv"]
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -57,9 +56,9 @@ class Parsed:
 
 
 def parse_text(lines: bytes, offset: int = 0) -> Parsed:
-    """One document a line, without users."""
-    data = np.frombuffer(lines, np.uint8)
-    ends = np.flatnonzero(data == ord("\n")) + 1
+    """One document a line, without users; the line's end is no part of it."""
+    data = np.frombuffer(lines.replace(b"\r\n", b"  ").replace(b"\n", b" "), np.uint8)
+    ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n")) + 1
     if len(data) and not (len(ends) and ends[-1] == len(data)):
         ends = np.append(ends, len(data))
     bounds = np.append(0, ends).astype(np.int64)
@@ -67,13 +66,14 @@ def parse_text(lines: bytes, offset: int = 0) -> Parsed:
         data = data.copy()
         data[:3] = ord(" ")
     texts = binary_array(bounds, data)
-    if lines.isascii() or _is_utf8(lines):
+    if b"\0" not in lines and (lines.isascii() or _is_utf8(lines)):
         return Parsed([DocumentBlock.from_texts(None, texts)], len(texts))
-    whole = [_is_utf8(text) for text in texts.to_pylist()]
-    good = texts.take(pa.array(np.flatnonzero(whole)))
+    reasons = ["nul" if b"\0" in text else None if _is_utf8(text) else "bad_utf8" for text in texts.to_pylist()]
+    good = texts.take(pa.array([row for row, reason in enumerate(reasons) if reason is None], pa.int64()))
     bad = [
-        BadRecord("bad_utf8", offset + int(bounds[row]), int(bounds[row + 1] - bounds[row]))
-        for row in np.flatnonzero(~np.array(whole))
+        BadRecord(reason, offset + int(bounds[row]), int(bounds[row + 1] - bounds[row]))
+        for row, reason in enumerate(reasons)
+        if reason is not None
     ]
     return Parsed([DocumentBlock.from_texts(None, good)], len(texts), bad)
 
@@ -83,46 +83,65 @@ def parse_jsonl(lines: bytes, fields: Fields, offset: int = 0) -> Parsed:
 
     Arrow does not look at line ends. But only lines that open and close an object are given to it, an object closed at
     a line's end and followed by an opened one is no part of a larger value, and the number of objects must be
-    that of lines; so every line is one object, as it would be by itself.
+    that of lines; so every line is one object, as it would be by itself. Where it refuses them together, each line is
+    looked at alone, those that lack something are set aside, and the others go to Arrow again in groups that
+    have the same fields; it has the last word, down to single lines.
     """
     if _plain_objects(lines):
         count = lines.count(b"\n") + (not lines.endswith(b"\n"))
         block = _json_block(lines, count, fields)
         if block is not None:
             return Parsed([block], count)
-    usable: list[_Line] = []
-    unusable: list[_Line] = []
     records = _split(lines, offset, b" \t\r")
+    groups: dict[Any, list[_Line]] = {}
+    bad: list[BadRecord] = []
     for record in records:
-        line = record[1]
-        framed = line[:1] == b"{" and line[-1:] == b"}" and _is_utf8(line)
-        (usable if framed else unusable).append(record)
-    parsed = _parse_halves(usable, lambda body, count: _json_block(body, count, fields))
-    bad = [*(record for record in unusable), *parsed[1]]
-    return Parsed(parsed[0], len(records), [_name(record, _why_not_json(record[1], fields)) for record in bad])
+        reason, shape = _look_at_json(record[1], fields)
+        if shape is None:
+            bad.append(_name(record, reason))
+        else:
+            groups.setdefault((reason, *shape), []).append(record)
+    blocks: list[DocumentBlock] = []
+    for (reason, *shape), group in groups.items():
+        narrow = dataclasses.replace(fields, user=(shape[0],), text=(shape[1],)) if shape[0] else fields
+        parse = functools.partial(_json_block, fields=narrow)
+        if reason:  # Python refuses these; Arrow is asked one by one
+            parsed = [_parse_halves([record], parse) for record in group]
+            blocks += [block for found, _ in parsed for block in found]
+            bad += [_name(record, reason) for _, left in parsed for record in left]
+        else:
+            found, left = _parse_halves(group, parse)
+            blocks += found
+            bad += [_name(record, "bad_json") for record in left]
+    return Parsed(blocks, len(records), bad)
 
 
-def parse_delimited(lines: bytes, header: bytes, delimiter: str, fields: Fields, offset: int = 0) -> Parsed:
-    """One record a line, as the header names the columns. CSV quotes hide commas, never line ends; TSV has no quotes.
-
-    A line with an open quote would swallow the next, and there would be fewer records than lines; no line can be two.
-    """
+def parse_tsv(lines: bytes, header: bytes, fields: Fields, offset: int = 0) -> Parsed:
+    """One record a line, values apart by tabs, as the header names them. There are no quotes."""
     records = _split(lines, offset, b"\r")
-    columns = _header_columns(header, delimiter)
+    columns = [name.strip() for name in header.removeprefix(_BOM).decode(errors="replace").split("\t")]
     users, texts = ([name for name in names if name in columns] for names in (fields.user, fields.content))
     if not users or not texts:
         reason = "missing_user" if not users else "missing_text"
         return Parsed([], len(records), [_name(record, reason) for record in records])
-    usable = [record for record in records if _is_utf8(record[1])]
-    unusable = [record for record in records if not _is_utf8(record[1])]
-
-    def block(body: bytes, count: int) -> DocumentBlock | None:
-        return _delimited_block(body, count, columns, delimiter, users[0], texts[0])
-
-    blocks, bad = _parse_halves(usable, block)
-    reasons = [_name(record, "bad_utf8") for record in unusable]
-    reasons += [_name(record, _why_not_row(record[1], columns, delimiter, users[0])) for record in bad]
-    return Parsed(blocks, len(records), reasons)
+    user_at, text_at = columns.index(users[0]), columns.index(texts[0])
+    names, contents, bad = [], [], []
+    for record in records:
+        line = record[1]
+        values = line.split(b"\t")
+        if not _is_utf8(line):
+            bad.append(_name(record, "bad_utf8"))
+        elif b"\r" in line or b"\0" in line or line.startswith(_BOM):
+            bad.append(_name(record, "control_character"))
+        elif len(values) != len(columns):
+            bad.append(_name(record, "missing_columns" if len(values) < len(columns) else "bad_row"))
+        elif not values[user_at]:
+            bad.append(_name(record, "missing_user"))
+        else:
+            names.append(values[user_at])
+            contents.append(values[text_at])
+    block = DocumentBlock.from_texts(pa.array(names, pa.large_binary()), pa.array(contents, pa.large_binary()))
+    return Parsed([block] if names else [], len(records), bad)
 
 
 _Line = tuple[int, bytes]
@@ -201,7 +220,7 @@ def _first_of(columns: Sequence[pa.Array]) -> pa.Array:
 
 def make_block(users: pa.Array, contents: pa.Array) -> DocumentBlock | None:
     """A block from columns, or None if a user or a text is missing or empty of a name."""
-    if contents.null_count or not pc.all(pc.not_equal(users, pa.scalar("", users.type)), skip_nulls=False).as_py():
+    if contents.null_count or not pc.all(pc.greater(pc.binary_length(users), 0), skip_nulls=False).as_py():
         return None
     if not pa.types.is_list(contents.type) and not pa.types.is_large_list(contents.type):
         return DocumentBlock.from_texts(users, contents)
@@ -212,64 +231,16 @@ def make_block(users: pa.Array, contents: pa.Array) -> DocumentBlock | None:
     return DocumentBlock.from_tokens(users, tokens, bounds)
 
 
-def _header_columns(header: bytes, delimiter: str) -> list[str]:
-    """The names in the first line of a file, or none if it cannot be read."""
-    return [name.strip() for name in _values(header.removeprefix(_BOM).strip(), delimiter)]
+def _look_at_json(line: bytes, fields: Fields) -> tuple[str, tuple[str, str, str] | None]:
+    """Why one line cannot be used, and, if Arrow is to be asked, (user field, content field, kind of user).
 
-
-def _values(line: bytes, delimiter: str) -> list[str]:
-    try:
-        text = line.decode()
-        if not _quote(delimiter):
-            return text.split(delimiter)
-        return next(csv.reader([text], delimiter=delimiter), [])
-    except (csv.Error, UnicodeDecodeError):
-        return []
-
-
-def _quote(delimiter: str) -> Any:
-    return '"' if delimiter == "," else False
-
-
-def _delimited_block(
-    lines: bytes, count: int, columns: list[str], delimiter: str, user: str, text: str
-) -> DocumentBlock | None:
-    try:
-        table = pyarrow.csv.read_csv(
-            pa.BufferReader(lines),
-            read_options=pyarrow.csv.ReadOptions(
-                use_threads=False, block_size=len(lines) + 1, column_names=columns, autogenerate_column_names=False
-            ),
-            parse_options=pyarrow.csv.ParseOptions(
-                delimiter=delimiter, quote_char=_quote(delimiter), newlines_in_values=True
-            ),
-            convert_options=pyarrow.csv.ConvertOptions(
-                include_columns=[user, text],
-                column_types={user: pa.string(), text: pa.string()},
-                strings_can_be_null=False,
-            ),
-        )
-    except (pa.ArrowInvalid, pa.ArrowKeyError):
-        return None
-    if len(table) != count:
-        return None
-    return make_block(table[user].combine_chunks(), table[text].combine_chunks())
-
-
-def _why_not_row(line: bytes, columns: list[str], delimiter: str, user: str) -> str:
-    """The reason why one line cannot be used; its content stays here."""
-    if _quote(delimiter) and line.count(b'"') % 2:
-        return "open_quote"
-    values = _values(line, delimiter)
-    if len(values) != len(columns):
-        return "missing_columns" if len(values) < len(columns) else "bad_row"
-    return "bad_row" if values[columns.index(user)] else "missing_user"
-
-
-def _why_not_json(line: bytes, fields: Fields) -> str:
-    """The reason why one line cannot be used; its content stays here."""
+    A line that Python reads and that lacks a user or a text is bad for Arrow, too. What Python cannot read gets an
+    empty shape: Arrow, which is asked last in any case, may think otherwise (of a number with 5,000 digits, say).
+    """
     if not _is_utf8(line):
-        return "bad_utf8"
+        return "bad_utf8", None
+    if line[:1] != b"{" or line[-1:] != b"}":
+        return _why_no_object(line), None
     repeated = False
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -280,33 +251,40 @@ def _why_not_json(line: bytes, fields: Fields) -> str:
     try:
         record = json.loads(line, object_pairs_hook=pairs)
     except RecursionError:
-        return "too_deep"
+        return "too_deep", ("", "", "")
     except ValueError:
-        return "bad_json"
-    if not isinstance(record, dict):
-        return "no_object"
+        return "bad_json", ("", "", "")
     if repeated:
-        return "repeated_field"
-    user = next((record[name] for name in fields.user if record.get(name) is not None), None)
-    content = next((record[name] for name in fields.content if record.get(name) is not None), None)
-    if user is None or user == "":
-        return "missing_user"
-    if (
-        isinstance(user, bool)
-        or not isinstance(user, (str, int))
-        or (isinstance(user, int) and not -(2**63) <= user < 2**63)
-    ):
-        return "bad_user"
-    if content is None:
-        return "missing_text"
+        return "repeated_field", ("", "", "")
+    user_name = next((name for name in fields.user if record.get(name) is not None), None)
+    text_name = next((name for name in fields.content if record.get(name) is not None), None)
+    if user_name is None or record[user_name] == "":
+        return "missing_user", None
+    user = record[user_name]
+    if isinstance(user, bool) or not isinstance(user, (str, int)):
+        return "bad_user", None
+    if isinstance(user, int) and not -(2**63) <= user < 2**63:
+        return "bad_user", None
+    if text_name is None:
+        return "missing_text", None
+    content = record[text_name]
     strings = content if fields.tokens and isinstance(content, list) else [content]
-    if not all(isinstance(string, str) for string in strings):
-        return "bad_text"
+    if not all(isinstance(string, str) for string in strings) or bool(fields.tokens) != isinstance(content, list):
+        return "bad_text", None
     try:
         "".join([str(user), *strings]).encode()
     except UnicodeEncodeError:
-        return "lone_surrogate"
-    return "bad_json"
+        return "lone_surrogate", None
+    return "", (user_name, text_name, type(user).__name__)
+
+
+def _why_no_object(line: bytes) -> str:
+    try:
+        return "bad_json" if isinstance(json.loads(line), dict) else "no_object"
+    except RecursionError:
+        return "too_deep"
+    except ValueError:
+        return "bad_json"
 
 
 def _is_utf8(data: bytes) -> bool:

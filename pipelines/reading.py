@@ -1,26 +1,28 @@
 """Files into blocks of documents: byte ranges and row groups, parsed in columns, never a Python object a line."""
 
 import dataclasses
+import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 
 from dpngram.accounting import ParameterError
-from dpngram.pipelines.lines import RANGE_BYTES, ByteRange, first_line, read_pieces
-from dpngram.pipelines.parsing import BadRecord, Fields, Parsed, parse_delimited, parse_jsonl, parse_text
-from dpngram.pipelines.tables import parquet_groups, read_avro, read_parquet
+from dpngram.pipelines.lines import RANGE_BYTES, ByteRange, header_line, read_pieces
+from dpngram.pipelines.parsing import BadRecord, Fields, Parsed, parse_jsonl, parse_text, parse_tsv
+from dpngram.pipelines.tables import parquet_groups, read_avro, read_csv, read_parquet
 from dpngram.transforms.documents import DocumentBlock
 
 __all__ = ["INPUT_FORMATS", "CheckRecords", "InputFormat", "ReadDocuments", "TooManyBadRecords", "match_files"]
 
 INPUT_FORMATS = ("jsonl", "csv", "tsv", "parquet", "avro", "text")
-_DELIMITERS = {"csv": ",", "tsv": "\t"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,7 +34,7 @@ class InputFormat:
     skip_header_lines: int = 0
 
     def __post_init__(self) -> None:
-        if self.fields.tokens and self.name in (*_DELIMITERS, "text"):
+        if self.fields.tokens and self.name in ("csv", "tsv", "text"):
             raise ParameterError(f"tokens_field must be left out with {self.name}: its values are no lists.")
         if self.skip_header_lines and self.name in ("parquet", "avro"):
             raise ParameterError(f"skip_header_lines must be 0 with {self.name}, got {self.skip_header_lines}.")
@@ -44,7 +46,7 @@ class InputFormat:
                 yield ByteRange(path, group, group + 1, "")
             return
         compression = CompressionTypes.detect_compression_type(path)
-        if self.name == "avro" or compression != CompressionTypes.UNCOMPRESSED:
+        if self.name in ("avro", "csv") or compression != CompressionTypes.UNCOMPRESSED:
             yield ByteRange(path, 0, -1, compression)
             return
         for start in range(self._header_bytes(path), size, RANGE_BYTES):
@@ -54,7 +56,9 @@ class InputFormat:
         """The documents of one part. A file that breaks off gives what came before, and one bad record."""
         try:
             yield from self._read(extent)
-        except (OSError, EOFError, ValueError, RuntimeError):  # truncated or no such compression, no such format
+        except Exception as error:
+            if not _is_damage(error, extent.compression):
+                raise  # a failure of the filesystem: the runner tries again
             yield Parsed([], 1, [BadRecord("unreadable", 0, 0)])
 
     def _read(self, extent: ByteRange) -> Iterator[Parsed]:
@@ -62,8 +66,12 @@ class InputFormat:
             yield from read_parquet(extent.path, extent.start, self.fields)
         elif self.name == "avro":
             yield from read_avro(extent.path, self.fields)
+        elif self.name == "csv":
+            yield from read_csv(extent.path, extent.compression, self.skip_header_lines, self.fields)
         else:
-            header = first_line(extent.path, extent.compression) if self.name in _DELIMITERS else b""
+            header = b""
+            if self.name == "tsv":
+                header = header_line(extent.path, extent.compression, self.skip_header_lines)
             for piece in read_pieces(extent, self._skipped):
                 if piece.data is None:
                     yield Parsed([], 1, [BadRecord("too_long", piece.offset, piece.length)])
@@ -75,18 +83,29 @@ class InputFormat:
             return parse_text(lines, offset)
         if self.name == "jsonl":
             return parse_jsonl(lines, self.fields, offset)
-        return parse_delimited(lines, header, _DELIMITERS[self.name], self.fields, offset)
+        return parse_tsv(lines, header, self.fields, offset)
 
     @property
     def _skipped(self) -> int:
         """Lines at the head of a file that are no records: those asked for, or the names of the columns."""
-        return self.skip_header_lines + (self.name in _DELIMITERS)
+        return self.skip_header_lines + (self.name == "tsv")
 
     def _header_bytes(self, path: str) -> int:
         if not self._skipped:
             return 0
         with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
             return sum(len(file.readline()) for _ in range(self._skipped))
+
+
+def _is_damage(error: Exception, compression: str) -> bool:
+    """Whether a file is broken, rather than out of reach for the moment."""
+    if isinstance(error, OSError):
+        # Some decompressors report broken data as an error of the file.
+        return isinstance(error, gzip.BadGzipFile) or (
+            error.errno is None and compression not in ("", CompressionTypes.UNCOMPRESSED)
+        )
+    known = (EOFError, ValueError, RuntimeError, IndexError, KeyError, zlib.error, pa.ArrowException)
+    return isinstance(error, known) or type(error).__name__ == "ZstdError"
 
 
 def match_files(patterns: list[str]) -> dict[str, int]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from apache_beam.io.filesystems import FileSystems
 
-from dpngram.accounting import ExtractionPlan, ParameterError, explain_plan
+from dpngram.accounting import ExtractionPlan, ParameterError, expected_spurious, explain_plan
 from dpngram.pipelines.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.flags import OneLineParser, print_error
 from dpngram.pipelines.writing import read_manifest, read_whole, write_whole
@@ -19,7 +19,7 @@ from dpngram.pipelines.writing import read_manifest, read_whole, write_whole
 __all__ = ["REPORT", "render_report", "run", "write_report"]
 
 REPORT = "report.html"
-_TOP = 200  # grams shown for each length; keeps the page under a megabyte
+_TOP, _ALL = 200, 2000  # grams shown for each length, and in all; keeps the page under a megabyte
 _LONGEST = 160  # characters of a gram that are shown
 Rows = list[tuple[list[str], float]]
 
@@ -112,7 +112,11 @@ def _level_table(plan: ExtractionPlan, levels: list[dict[str, Any]]) -> str:
     head = ["length", "released", "candidates", "noise &sigma;", "lowest threshold", "expected spurious, at most about"]
     body = []
     for level in levels:
-        spurious = "none" if level["n"] == 1 else f"{plan.eta * level['released']:,.1f}"
+        spurious = "none"
+        if level["n"] > 1 and plan.policy == "plus":
+            spurious = f"{plan.eta * level['released']:,.1f}"
+        elif level["n"] > 1:
+            spurious = f"{expected_spurious(level['sigma'], level['rho'], level['valid']):,.1f}"
         valid = "" if level["valid"] is None else f"{level['valid']:,}"
         rho = "" if not level["released"] and level["n"] > 1 else f"{level['rho']:.4g}"
         cells = [str(level["n"]), f"{level['released']:,}", valid, f"{level['sigma']:.4g}", rho, spurious]
@@ -126,15 +130,16 @@ def _level_table(plan: ExtractionPlan, levels: list[dict[str, Any]]) -> str:
 
 def _gram_table(rows: dict[int, Rows]) -> str:
     lines = []
+    most = min(_TOP, _ALL // max(len(rows), 1))
     for n, grams in rows.items():
-        for tokens, weight in sorted(grams, key=lambda gram: -gram[1])[:_TOP]:
+        for tokens, weight in sorted(grams, key=lambda gram: -gram[1])[:most]:
             text = " ".join(tokens)
             shown = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "\u2026"
             lines.append(f"<tr><td>{n}</td><td>{html.escape(shown)}</td><td>{weight:,.1f}</td></tr>")
     if not lines:
         return "<p>Nothing to show: the release is empty, or in a format without weights.</p>"
     return (
-        f"<p>The {_TOP} heaviest of each length. "
+        f"<p>The {most} heaviest of each length. "
         "<input id=find type=search placeholder=search aria-label=search hidden></p>"
         "<div class='scroll tall'><table id=grams><thead><tr><th>length</th><th>n-gram</th><th>noisy weight</th></tr>"
         f"</thead><tbody>{''.join(lines)}</tbody></table></div>"

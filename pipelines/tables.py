@@ -1,5 +1,6 @@
-"""Parquet and Avro files into documents: row groups and blocks, with the rows that cannot be used by number."""
+"""CSV, Parquet and Avro files into documents; the rows that cannot be used are named by number."""
 
+import csv
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,12 +8,14 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv
 import pyarrow.parquet
 from apache_beam.io.filesystems import FileSystems
 
+from dpngram.pipelines.lines import header_line, open_file
 from dpngram.pipelines.parsing import BadRecord, Fields, Parsed, make_block
 
-__all__ = ["parquet_groups", "read_avro", "read_parquet"]
+__all__ = ["parquet_groups", "read_avro", "read_csv", "read_parquet"]
 
 _BATCH_ROWS = 50_000
 
@@ -54,21 +57,45 @@ def read_parquet(path: str, group: int, fields: Fields) -> Iterator[Parsed]:
 def read_columns(users: list[pa.Array], contents: list[pa.Array], first: int) -> Parsed:
     """Documents from columns of one batch; rows without a user or with a text that is no text are bad."""
     count = len(users[0])
-    who, reason = _coalesce([_user_strings(column) for column in users]), "bad_user"
-    what = _coalesce([_content(column) for column in contents])
+    who, what = _coalesce([_strings(column) for column in users]), _coalesce([_content(column) for column in contents])
     if who is None or what is None:
-        reason = "bad_text" if who is not None else reason
+        reason = "bad_text" if who is not None else "bad_user"
         return Parsed([], count, [BadRecord(reason, first + row, 0) for row in range(count)])
-    no_user = ~pc.fill_null(pc.not_equal(who, ""), False).to_numpy(zero_copy_only=False)
+    no_user = ~pc.fill_null(pc.greater(pc.binary_length(who), 0), False).to_numpy(zero_copy_only=False)
     no_text = pc.is_null(what).to_numpy(zero_copy_only=False)
-    if not pa.types.is_string(what.type):  # tokens: a list with a null in it is no text
-        holes = pc.list_parent_indices(what).filter(pc.is_null(pc.list_flatten(what)))
-        no_text[holes.to_numpy(zero_copy_only=False)] = True
-    good = pa.array(np.flatnonzero(~(no_user | no_text)))
-    bad = [BadRecord("missing_user", first + int(row), 0) for row in np.flatnonzero(no_user)]
-    bad += [BadRecord("missing_text", first + int(row), 0) for row in np.flatnonzero(no_text & ~no_user)]
-    block = make_block(who.take(good), what.take(good))
+    tokens = not pa.types.is_large_binary(what.type)
+    broken = _not_utf8(who) | (_holes(what, _not_utf8(what.flatten())) if tokens else _not_utf8(what))
+    if tokens:  # a list with a null in it is no text
+        no_text = no_text | _holes(what, pc.is_null(what.flatten()).to_numpy(zero_copy_only=False))
+    reasons = {"missing_user": no_user, "missing_text": no_text & ~no_user, "bad_utf8": broken & ~no_user & ~no_text}
+    bad = [BadRecord(name, first + int(row), 0) for name, mask in reasons.items() for row in np.flatnonzero(mask)]
+    good = pa.array(np.flatnonzero(~(no_user | no_text | broken)))
+    block = make_block(who.take(good), what.take(good)) if len(good) else None
     return Parsed([] if block is None else [block], count, bad)
+
+
+def _not_utf8(column: pa.Array) -> Any:
+    """Which values are no UTF-8: Arrow checks all at once, and Python one by one if it complains."""
+    try:
+        column.cast(pa.large_string()).validate(full=True)
+        return np.zeros(len(column), bool)
+    except (pa.ArrowInvalid, UnicodeDecodeError):
+        return np.array([value is not None and not _is_utf8(value) for value in column.to_pylist()], bool)
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _holes(lists: pa.Array, marked: Any) -> Any:
+    """Which lists hold a marked value."""
+    found = np.zeros(len(lists), bool)
+    found[pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)[marked]] = True
+    return found
 
 
 def _coalesce(columns: list[pa.Array | None]) -> pa.Array | None:
@@ -76,24 +103,82 @@ def _coalesce(columns: list[pa.Array | None]) -> pa.Array | None:
     return (usable[0] if len(usable) == 1 else pc.coalesce(*usable)) if usable else None
 
 
-def _user_strings(column: pa.Array) -> pa.Array | None:
+def _strings(column: pa.Array) -> pa.Array | None:
+    """Strings and whole numbers as bytes; None for other kinds."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column, kind = column.dictionary_decode(), kind.value_type
-    textual = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    return column.cast(pa.string()) if textual or pa.types.is_integer(kind) else None
+    if pa.types.is_integer(kind):
+        return column.cast(pa.string()).cast(pa.large_binary())
+    return column.cast(pa.large_binary()) if _is_textual(kind) else None
+
+
+def _is_textual(kind: pa.DataType) -> bool:
+    checks = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_large_binary)
+    return any(check(kind) for check in checks)
 
 
 def _content(column: pa.Array) -> pa.Array | None:
     kind = column.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        inner = kind.value_type
-        return (
-            column.cast(pa.list_(pa.string())) if pa.types.is_string(inner) or pa.types.is_large_string(inner) else None
+        return column.cast(pa.large_list(pa.large_binary())) if _is_textual(kind.value_type) else None
+    return None if pa.types.is_integer(kind) else _strings(column)
+
+
+def read_csv(path: str, compression: str, skip_header_lines: int, fields: Fields) -> Iterator[Parsed]:
+    """The records of one CSV file (RFC 4180), from beginning to end: a quoted value may hold commas and line ends.
+
+    Privacy: cutting such a value at its line ends would make records, with users, of one user's text. So a file is
+    read as a whole, and one whose quotes do not balance is left out as a whole: nobody can tell what is quoted in it.
+    """
+    header = header_line(path, compression, skip_header_lines)
+    columns = _csv_values(header)
+    with open_file(path, compression) as file:
+        quotes = lines = 0
+        while chunk := file.read(1 << 20):
+            quotes += chunk.count(b'"')
+            lines += chunk.count(b"\n")
+    users = [name for name in fields.user if name in columns]
+    contents = [name for name in fields.content if name in columns]
+    rows = max(lines - skip_header_lines, 1)
+    if quotes % 2 or b"\r" in header or not users or not contents:
+        reason = "open_quote" if quotes % 2 else "missing_text" if users else "missing_user"
+        yield Parsed([], rows, [BadRecord(reason, row, 0) for row in range(rows)])
+        return
+    skipped: list[BadRecord] = []
+
+    def skip(row: Any) -> str:
+        skipped.append(BadRecord("bad_row", row.number or 0, 0))
+        return "skip"
+
+    with open_file(path, compression) as file:
+        reader = pyarrow.csv.open_csv(
+            pa.PythonFile(file, mode="r"),
+            read_options=pyarrow.csv.ReadOptions(
+                use_threads=False, block_size=16 << 20, column_names=columns, skip_rows=skip_header_lines + 1
+            ),
+            parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
+            convert_options=pyarrow.csv.ConvertOptions(
+                include_columns=[users[0], contents[0]],
+                column_types={users[0]: pa.large_binary(), contents[0]: pa.large_binary()},
+                strings_can_be_null=False,
+            ),
         )
-    if pa.types.is_integer(kind):
-        return None
-    return _user_strings(column)
+        done = 0
+        for batch in reader:
+            parsed = read_columns([batch.column(0)], [batch.column(1)], done)
+            done += len(batch)
+            yield Parsed(parsed.blocks, parsed.records + len(skipped), parsed.bad + skipped)
+            skipped.clear()
+        if skipped:
+            yield Parsed([], len(skipped), list(skipped))
+
+
+def _csv_values(header: bytes) -> list[str]:
+    try:
+        return [name.strip() for name in next(csv.reader([header.removeprefix(b"\xef\xbb\xbf").decode()]), [])]
+    except (csv.Error, UnicodeDecodeError):
+        return []
 
 
 def read_avro(path: str, fields: Fields) -> Iterator[Parsed]:
@@ -102,7 +187,7 @@ def read_avro(path: str, fields: Fields) -> Iterator[Parsed]:
         first = 0
         try:
             batch: list[Any] = []
-            for record in fastavro.reader(file):
+            for record in fastavro.reader(file, handle_unicode_errors="surrogateescape"):
                 batch.append(record)
                 if len(batch) == _BATCH_ROWS:
                     yield _avro_batch(batch, fields, first)
@@ -130,9 +215,19 @@ def _avro_batch(records: list[Any], fields: Fields, first: int) -> Parsed:
             bad.append(BadRecord("missing_user" if user in (None, "") else "bad_user", first + row, 0))
         elif not good:
             bad.append(BadRecord("missing_text" if content is None else "bad_text", first + row, 0))
+        elif not _encodable([user, *(content if isinstance(content, list) else [str(content)])]):
+            bad.append(BadRecord("bad_utf8", first + row, 0))
         else:
             users.append(user)
             contents.append(content)
     kind = pa.list_(pa.string()) if fields.tokens else pa.string()
     block = make_block(pa.array(users, pa.string()), pa.array(contents, kind))
     return Parsed([] if block is None else [block], len(records), bad)
+
+
+def _encodable(strings: list[str]) -> bool:
+    try:
+        "".join(strings).encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -2,10 +2,12 @@
 
 Privacy: a checkpoint is S_k so far, which is released anyway when the run ends well; it holds nothing else. A run that
 dies and is never finished must have its checkpoints deleted or published: they were made with this budget.
-It is used only by a run with the same key, data and settings: the key refuses other data (`KeySource.bind`), and
-the settings are part of the name.
+It opens with a MAC over its bytes, the content of the data, the settings and the round, under the run's key: a run with
+another key, on other data or with other parameters stops instead of mixing two releases.
 """
 
+import hmac
+import secrets
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,10 +15,13 @@ import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 
 from dpngram.transforms.columns import Block
+from dpngram.transforms.keys import KeyProblem
 from dpngram.transforms.levels import Level
-from dpngram.transforms.rounds import Round
+from dpngram.transforms.rounds import Round, RoundDoFn
 
 __all__ = ["Checkpoints"]
+
+_MAC_BYTES = 32
 
 
 class Checkpoints:
@@ -27,41 +32,57 @@ class Checkpoints:
         pattern = FileSystems.join(directory, "checkpoint-*.block")
         self._found = {file.path for file in FileSystems.match([pattern])[0].metadata_list}
 
-    def load(self, round_: Round, pipeline: beam.Pipeline) -> beam.PCollection[Level] | None:
+    def load(self, round_: Round, binding: beam.PCollection[bytes]) -> beam.PCollection[Level] | None:
         """S_k after this round, if it is known; otherwise None."""
         path = self._path(round_)
         if path not in self._found:
             return None
         name = f"Known{round_.n}-{round_.number + 1}"
-        return pipeline | f"{name}/Path" >> beam.Create([path]) | f"{name}/Load" >> beam.ParDo(_LoadDoFn())
+        return (
+            binding.pipeline
+            | f"{name}/Path" >> beam.Create([path])
+            | f"{name}/Load" >> beam.ParDo(_LoadDoFn(round_), **round_.sides(binding))
+        )
 
-    def save(self, round_: Round) -> beam.PTransform:
+    def save(self, round_: Round, binding: beam.PCollection[bytes]) -> beam.PTransform:
         """Level -> nothing: writes it down."""
-        return beam.ParDo(_SaveDoFn(self._path(round_)))
+        return beam.ParDo(_SaveDoFn(round_, self._path(round_)), **round_.sides(binding))
 
     def _path(self, round_: Round) -> str:
         name = f"checkpoint-{self._settings[:16]}-{round_.n:02d}-{round_.number + 1}.block"
         return str(FileSystems.join(self._directory, name))
 
 
-class _LoadDoFn(beam.DoFn):
-    def process(self, path: str) -> Iterator[Level]:
+class _LoadDoFn(RoundDoFn):
+    def process(self, path: str, binding: bytes = b"") -> Iterator[Level]:
         with FileSystems.open(path, compression_type="uncompressed") as file:
-            level = Block.from_bytes(bytes(file.read()))
-        if not isinstance(level, Level):
-            raise ValueError("a checkpoint must hold a level.")
-        yield level
+            stored = bytes(file.read())
+        mac, data = stored[:_MAC_BYTES], stored[_MAC_BYTES:]
+        if not hmac.compare_digest(mac, self._source.seal(_name(self._round), binding, data)):
+            raise KeyProblem(
+                "noise_key: the checkpoints in the output were made with another key, or from other data; "
+                "--overwrite starts anew."
+            )
+        level = Block.from_bytes(data)
+        if isinstance(level, Level):
+            yield level
 
 
-class _SaveDoFn(beam.DoFn):
+class _SaveDoFn(RoundDoFn):
     """Under another name first, so that the final name appears only with all of its bytes."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, round_: Round, path: str) -> None:
+        super().__init__(round_)
         self._path = path
 
-    def process(self, level: Level) -> Iterator[Any]:
-        temporary = f"{self._path}.tmp"
+    def process(self, level: Level, binding: bytes = b"") -> Iterator[Any]:
+        data = level.to_bytes()
+        temporary = f"{self._path}.{secrets.token_hex(8)}.tmp"
         with FileSystems.create(temporary, compression_type="uncompressed") as file:
-            file.write(level.to_bytes())
+            file.write(self._source.seal(_name(self._round), binding, data) + data)
         FileSystems.rename([temporary], [self._path])
         yield from ()
+
+
+def _name(round_: Round) -> str:
+    return f"checkpoint {round_.n} {round_.number}"

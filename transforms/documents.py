@@ -15,7 +15,7 @@ from dpngram.transforms.columns import Block, binary_array, register_block, spli
 from dpngram.transforms.keys import Randomness
 from dpngram.transforms.levels import Array
 from dpngram.transforms.posts import PostBlock, PostDigests, make_posts, split_posts
-from dpngram.transforms.tokenizers import Tokenizer, encode_tokens
+from dpngram.transforms.tokenizers import TokenColumn, Tokenizer, encode_tokens
 
 __all__ = ["DocumentBlock", "PreparePosts", "block_posts", "collect_documents"]
 
@@ -94,13 +94,15 @@ def collect_documents(
     return blocks, bad
 
 
-def block_posts(block: DocumentBlock, tokenizer: Tokenizer, digests: PostDigests) -> tuple[PostBlock | None, int]:
-    """The posts of a block, or None if it has no token at all; and how many records were over a cap."""
+def block_posts(
+    block: DocumentBlock, tokenizer: Tokenizer, digests: PostDigests
+) -> tuple[PostBlock | None, TokenColumn]:
+    """The posts of a block, or None if it has no token at all; and the tokens, which tell what was left out."""
     if len(block.token_bounds):
         column = encode_tokens(block.offsets, block.data, block.token_bounds)
     else:
         column = tokenizer.tokenize(binary_array(block.offsets, block.data))
-    return make_posts(block.users, column, digests) if len(column.record) else None, column.over
+    return make_posts(block.users, column, digests) if len(column.record) else None, column
 
 
 def _fields(document: Any, user_field: str, text_field: str, user_per_document: bool) -> tuple[bytes, Any]:
@@ -198,12 +200,14 @@ class _TokenizeDoFn(beam.DoFn):
     def __init__(self, tokenizer: Tokenizer, randomness: Randomness, shards: int) -> None:
         self._tokenizer, self._randomness, self._shards = tokenizer, randomness, shards
         self._over = Metrics.counter("dpngram", "bad_over_cap")
+        self._failed = Metrics.counter("dpngram", "bad_tokenizer_failed")
 
     def setup(self) -> None:
         self._digests = PostDigests.of(self._randomness.open())
 
     def process(self, block: DocumentBlock) -> Iterator[tuple[int, PostBlock]]:
-        posts, over = block_posts(block, self._tokenizer, self._digests)
-        self._over.inc(over)
+        posts, column = block_posts(block, self._tokenizer, self._digests)
+        self._over.inc(column.over)
+        self._failed.inc(column.failed)
         if posts is not None:
             yield from split_posts(posts, self._shards)

@@ -65,7 +65,7 @@ class ExtractLevel(beam.PTransform):
         released = None
         for round_ in self._rounds:
             step = "" if len(self._rounds) == 1 else f"Round{round_.number + 1}/"
-            known = self._checkpoints.load(round_, users.pipeline) if self._checkpoints else None
+            known = self._checkpoints.load(round_, binding) if self._checkpoints else None
             users, histogram = users | f"{step}ClipAndWeight" >> ClipAndWeight(
                 round_, binding, self._shards, released, users_only=known is not None
             )  # H_k
@@ -79,7 +79,7 @@ class ExtractLevel(beam.PTransform):
                 complete = AddSpuriousGrams(round_, binding, parts, released)
                 released = previous | f"{step}AddSpuriousGrams" >> complete  # S_k
             if self._checkpoints:
-                released | f"{step}Checkpoint" >> self._checkpoints.save(round_)
+                released | f"{step}Checkpoint" >> self._checkpoints.save(round_, binding)
         return users, released
 
 

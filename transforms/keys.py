@@ -162,6 +162,11 @@ class KeySource:
         self._reference.remember(use, content)
         return self.binding(fingerprint)
 
+    def seal(self, name: str, binding: bytes, data: bytes) -> bytes:
+        """A MAC of these bytes, for this key, these settings, this content and this name."""
+        self.verify(int.from_bytes(binding[16:], "little"))
+        return derive_key(self._master, "seal", *self._names, name, binding[:16], hashlib.sha256(data).digest())
+
     def binding(self, fingerprint: bytes) -> bytes:
         return fingerprint + self.check.to_bytes(8, "little")
 

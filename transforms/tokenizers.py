@@ -58,6 +58,7 @@ class TokenColumn:
     bounds: Array  # int64
     record: Array  # int64; with `sentences`, several runs may belong to one record
     over: int = 0
+    failed: int = 0  # records on which a tokenizer of somebody else's failed
 
 
 class Tokenizer:
@@ -161,7 +162,7 @@ class _ByRecord(Tokenizer):
             bounds.append(len(tokens))
         offsets, data = split_binary(pa.array(tokens, pa.large_binary()))
         column = encode_tokens(offsets, data, np.array(bounds))
-        return dataclasses.replace(column, over=column.over + failed)
+        return dataclasses.replace(column, failed=failed)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -193,9 +193,21 @@ def test_a_failed_run_shows_no_traceback_and_no_data(tmp_path, capsys):
     (tmp_path / "in.jsonl.gz").write_bytes(b"\x1f\x8b\x08\x00 this is not gzip at all, but a secret")
     assert extract(tmp_path / "out", "--input", tmp_path / "in.jsonl.gz") == 1
     err = capsys.readouterr().err
-    assert re.fullmatch(r"dpngram extract: error: the run failed in step [^\n]+\n", err)
+    assert re.fullmatch(r"dpngram extract: error: max_bad_fraction must be [^\n]+ 1 of 1 cannot be used [^\n]+\n", err)
     assert "secret" not in err
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_run_that_dies_shows_the_step_and_no_more(corpus, tmp_path, capsys, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("secret words of a user")
+
+    monkeypatch.setattr("dpngram.transforms.threshold.release_cells", broken)
+    assert extract(tmp_path / "out", "--input", write(tmp_path / "in.jsonl", corpus)) == 1
+    err = capsys.readouterr().err
+    assert re.fullmatch(r"dpngram extract: error: the run failed in step [^\n]+\n", err)
+    assert "secret" not in err
+    assert not (tmp_path / "out" / "manifest.json").exists()
 
 
 def test_a_fresh_key_leaves_nothing_behind(corpus, tmp_path, monkeypatch):

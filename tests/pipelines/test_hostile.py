@@ -246,6 +246,48 @@ def test_resume_goes_on_from_the_rounds_that_were_done(tmp_path, policy, monkeyp
     assert counts[0] > counts[-1] == 0
 
 
+@pytest.mark.parametrize("changed", ["data", "key", "env"])
+def test_checkpoints_of_another_run_stop_it(tmp_path, changed, monkeypatch, capsys):
+    """Other data, or another key: one line, and no manifest; two releases are never mixed."""
+    (tmp_path / "in.jsonl").write_bytes(body(GOOD))
+    (tmp_path / "noise.key").write_bytes(b"k" * 32)
+    monkeypatch.setenv("NOISE", "ab" * 32)
+    key = "env:NOISE" if changed == "env" else tmp_path / "noise.key"
+    out = tmp_path / "out"
+    monkeypatch.setattr(extract_module, "_drop_checkpoints", lambda _: None)
+    assert extract(out, "--input", tmp_path / "in.jsonl", "--noise_key", key) == 0
+    (out / "manifest.json").unlink()
+    if changed == "key":
+        (tmp_path / "other.key").write_bytes(b"o" * 32)
+        key = tmp_path / "other.key"
+    else:
+        (tmp_path / "in.jsonl").write_bytes(body(GOOD[5:]))
+    capsys.readouterr()
+    assert extract(out, "--input", tmp_path / "in.jsonl", "--noise_key", key, "--resume") == 1
+    assert "noise_key" in capsys.readouterr().err
+    assert not (out / "manifest.json").exists()
+
+
+def test_what_is_not_ours_is_not_touched(tmp_path, capsys):
+    (tmp_path / "in.jsonl").write_bytes(body(GOOD))
+    (tmp_path / "noise.key").write_bytes(b"k" * 32)
+    flags = ["--input", tmp_path / "in.jsonl", "--noise_key", tmp_path / "noise.key"]
+    out = tmp_path / "out"
+    out.mkdir()
+    foreign = ["thesis.tmp", "checkpoint-500.pt", "ngrams-notes.md"]
+    for name in foreign:
+        (out / name).write_text("mine")
+    assert extract(out, *flags, "--overwrite") == 0
+    assert all((out / name).read_text() == "mine" for name in foreign)
+    # A finished release is not taken for another one, nor for a whole one if it is not.
+    assert extract(out, *flags, "--resume", "--eta", "0.2") == 2
+    (out / "ngrams-02.jsonl").write_text("")
+    assert extract(out, *flags, "--resume") == 2
+    assert "ngrams-02.jsonl is not as it was" in capsys.readouterr().err
+    (out / "manifest.json").write_text('{"name": "another program"}')
+    assert extract(out, *flags, "--overwrite") == 2
+
+
 def release_of(out):
     return {
         path.name: path.read_bytes()

@@ -85,11 +85,11 @@ def test_header_lines_are_skipped_once_per_file(tmp_path):
 
 def test_text_lines():
     block, bad = parse_text(b"one two\r\n\nthree\nlast")
-    assert texts(block) == ["one two\r\n", "\n", "three\n", "last"]
+    assert texts(block) == ["one two  ", " ", "three ", "last"]
     assert block.users is None
     assert bad == 0
     block, bad = parse_text("ok é\n".encode() + b"\xff broken\nfine\n")
-    assert texts(block) == ["ok é\n", "fine\n"]
+    assert texts(block) == ["ok é ", "fine "]
     assert bad == 1
 
 

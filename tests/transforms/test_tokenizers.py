@@ -93,7 +93,7 @@ def tokens_of(tokenizer, texts):
     words = [word.decode() for word in out.vocabulary.to_pylist()]
     return [
         (int(r), [words[i] for i in out.ids[out.bounds[j] : out.bounds[j + 1]]]) for j, r in enumerate(out.record)
-    ], out.over
+    ], out.over + out.failed
 
 
 def test_regex_keeps_matches_as_they_stand():

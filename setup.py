@@ -45,6 +45,7 @@ setup(
             "apache-beam[yaml]",  # for the examples
             "pandas>=2",
         ],
+        "gcp": ["apache-beam[gcp]>=2.77,<3"],
         "hf": ["tokenizers>=0.15"],
         "lint": ["ruff>=0.9", "mypy>=1.14", "scipy-stubs"],
     },

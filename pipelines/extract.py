@@ -15,11 +15,12 @@ from apache_beam.io.filesystems import FileSystems
 
 from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.accounting.parameters import check_choice, check_integer, check_number
+from dpngram.pipelines.bigquery import ReadBigQuery, WriteBigQuery, check_table
 from dpngram.pipelines.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.flags import OneLineParser, add_budget_flags, number_or_text, plan_from_flags, print_error
 from dpngram.pipelines.operator import write_operator_notes
 from dpngram.pipelines.parsing import Fields
-from dpngram.pipelines.progress import show_progress
+from dpngram.pipelines.progress import show_metrics, show_progress
 from dpngram.pipelines.reading import INPUT_FORMATS, CheckRecords, InputFormat, ReadDocuments, match_files
 from dpngram.pipelines.report import write_report
 from dpngram.pipelines.running import beam_options, failure_line, keep_memory, make_pipeline, quiet_logging
@@ -56,7 +57,16 @@ def run(argv: Sequence[str]) -> int:
         check_choice("output_format", flags.output_format, tuple(OUTPUT_FORMATS))
         most_bad = check_number("max_bad_fraction", flags.max_bad_fraction, 0.0, 1.0)
         options = beam_options(rest)
-        size = _input_bytes(flags.input)
+        from_bigquery = input_format.name == "bigquery"
+        size = 0 if from_bigquery else _input_bytes(flags.input)
+        for flag, table in [
+            *(("input", t) for t in flags.input if from_bigquery),
+            ("output_bigquery", flags.output_bigquery),
+        ]:
+            if table is not None:
+                check_table(flag, table)
+        if from_bigquery and flags.bad_records:
+            raise ParameterError("bad_records must be left out with bigquery: rows have no place.")
         if flags.resume and flags.noise_key is None:
             raise ParameterError("resume must have the noise_key of the run that it finishes.")
         pipeline = make_pipeline(options, size, verbose=flags.verbose)
@@ -90,13 +100,15 @@ def run(argv: Sequence[str]) -> int:
             output_format=flags.output_format,
             bad_records=_new_directory("bad_records", flags.bad_records),
             max_bad_fraction=most_bad,
+            output_bigquery=flags.output_bigquery,
         )
     except (ParameterError, KeyProblem) as error:
         parser.error(str(error))
     try:
         with show_progress(pipeline, plan.max_n, size, quiet=flags.quiet):
             result = pipeline.run()
-            result.wait_until_finish()
+            with show_metrics(result, quiet=flags.quiet):
+                result.wait_until_finish()
         _drop_checkpoints(flags.output)
         write_report(flags.output)
         write_operator_notes(flags.output, result, time.time() - start, size)
@@ -142,18 +154,26 @@ def extract_files(
     output_format: str = "jsonl",
     bad_records: str | None = None,
     max_bad_fraction: float = 0.01,
+    output_bigquery: str | None = None,
 ) -> None:
     """The whole graph: bytes -> documents -> levels -> files."""
-    documents, tallies = pipeline | "Read" >> ReadDocuments(patterns, input_format, bad_records)
+    if input_format.name == "bigquery":
+        documents, tallies = pipeline | "Read" >> ReadBigQuery(patterns, input_format.fields)
+    else:
+        documents, tallies = pipeline | "Read" >> ReadDocuments(patterns, input_format, bad_records)
     gate = tallies | "CheckRecords" >> CheckRecords(max_bad_fraction)  # one element, or the run fails
     tables = documents | "ExtractNgrams" >> extract  # {n: table of released grams}
     settings = {name: value for name, value in extract.settings().items() if name != "plan"}
     tables | "Write" >> WriteRelease(output, plan, settings, gate, output_format)
+    if output_bigquery is not None:
+        tables | "WriteBigQuery" >> WriteBigQuery(output_bigquery, gate)
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     data = parser.add_argument_group("data")
-    data.add_argument("--input", action="append", required=True, help="file or pattern; may be given several times")
+    data.add_argument(
+        "--input", action="append", required=True, help="file, pattern or (bigquery) table; may be given several times"
+    )
     data.add_argument("--output", required=True, help="directory for the release; must be new or empty")
     data.add_argument(
         "--input_format",
@@ -171,6 +191,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
         "--max_bad_fraction", type=number_or_text, default=0.01, help="more bad records fail the run (default 0.01)"
     )
     data.add_argument("--output_format", default="jsonl", help=f"one of: {', '.join(OUTPUT_FORMATS)} (default jsonl)")
+    data.add_argument("--output_bigquery", metavar="TABLE", help="also write the rows to PROJECT:DATASET.TABLE")
     data.add_argument("--overwrite", action="store_true", help="replace a release in the output directory")
     data.add_argument(
         "--resume", action="store_true", help="finish a run that died from the rounds it had done, with its --noise_key"

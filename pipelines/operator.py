@@ -8,21 +8,14 @@ from apache_beam.metrics import MetricsFilter
 
 from dpngram.pipelines.writing import write_whole
 
-__all__ = ["OPERATOR_NOTES", "write_operator_notes"]
+__all__ = ["OPERATOR_NOTES", "read_counters", "write_operator_notes"]
 
 OPERATOR_NOTES = "operator.json"
 
 
 def write_operator_notes(directory: str, result: Any, seconds: float, input_bytes: int) -> None:
     """operator.json: records read, bad records by reason, time. Exact and data-dependent: not to be published."""
-    counters: dict[str, int] = {}
-    try:
-        for counter in result.metrics().query(MetricsFilter().with_namespace("dpngram"))["counters"]:
-            name = counter.key.metric.name
-            value = counter.committed if counter.committed is not None else counter.attempted
-            counters[name] = counters.get(name, 0) + (value or 0)
-    except (NotImplementedError, AttributeError):
-        pass  # some runners have no metrics
+    counters = read_counters(result)
     bad = {name.removeprefix("bad_"): value for name, value in sorted(counters.items()) if name.startswith("bad_")}
     notes = {
         "note": "For the operator only. These figures are exact and NOT differentially private; they are not part of "
@@ -33,3 +26,16 @@ def write_operator_notes(directory: str, result: Any, seconds: float, input_byte
         "seconds": round(seconds, 3),
     }
     write_whole(FileSystems.join(directory, OPERATOR_NOTES), (json.dumps(notes, indent=2) + "\n").encode())
+
+
+def read_counters(result: Any) -> dict[str, int]:
+    """dpngram's counters by name, as far as the runner tells them; some have none."""
+    counters: dict[str, int] = {}
+    try:
+        for counter in result.metrics().query(MetricsFilter().with_namespace("dpngram"))["counters"]:
+            name = counter.key.metric.name
+            value = counter.committed if counter.committed is not None else counter.attempted
+            counters[name] = counters.get(name, 0) + (value or 0)
+    except (NotImplementedError, AttributeError):
+        pass
+    return counters

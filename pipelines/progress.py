@@ -10,9 +10,12 @@ from typing import Any
 
 import apache_beam as beam
 
-__all__ = ["show_progress"]
+from dpngram.pipelines.operator import read_counters
+
+__all__ = ["show_metrics", "show_progress"]
 
 _EVERY = 0.2  # seconds between updates of the live line
+_POLL = 15.0  # seconds between two looks at a remote runner's metrics
 
 
 class _Progress:
@@ -83,3 +86,29 @@ def show_progress(pipeline: beam.Pipeline, levels: int, size: int, *, quiet: boo
             thread.join()
             print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
         del runner._execute_bundle  # the class has it
+
+
+@contextlib.contextmanager
+def show_metrics(result: Any, *, quiet: bool) -> Iterator[None]:
+    """While the body waits for a job elsewhere, its state and counters on stderr, from time to time.
+
+    For the operator: counts of records are exact. A local run is over before it is waited for, and shows nothing here.
+    """
+    done = threading.Event()
+    start = time.monotonic()
+
+    def poll() -> None:
+        while not done.wait(_POLL):
+            counters = read_counters(result)
+            records = f"  {counters['records']:,} records" if "records" in counters else ""
+            print(f"{time.monotonic() - start:7.0f} s  {result.state}{records}", file=sys.stderr, flush=True)
+
+    thread = threading.Thread(target=poll, daemon=True)
+    if not quiet:
+        thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        if not quiet:
+            thread.join()

@@ -22,7 +22,7 @@ from dpngram.transforms.documents import DocumentBlock
 
 __all__ = ["INPUT_FORMATS", "CheckRecords", "InputFormat", "ReadDocuments", "TooManyBadRecords", "match_files"]
 
-INPUT_FORMATS = ("jsonl", "csv", "tsv", "parquet", "avro", "text")
+INPUT_FORMATS = ("jsonl", "csv", "tsv", "parquet", "avro", "text", "bigquery")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class InputFormat:
     def __post_init__(self) -> None:
         if self.fields.tokens and self.name in ("csv", "tsv", "text"):
             raise ParameterError(f"tokens_field must be left out with {self.name}: its values are no lists.")
-        if self.skip_header_lines and self.name in ("parquet", "avro"):
+        if self.skip_header_lines and self.name in ("parquet", "avro", "bigquery"):
             raise ParameterError(f"skip_header_lines must be 0 with {self.name}, got {self.skip_header_lines}.")
 
     def ranges(self, path: str, size: int) -> Iterator[ByteRange]:

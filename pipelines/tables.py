@@ -15,7 +15,7 @@ from apache_beam.io.filesystems import FileSystems
 from dpngram.pipelines.lines import header_line, open_file
 from dpngram.pipelines.parsing import BadRecord, Fields, Parsed, make_block
 
-__all__ = ["parquet_groups", "read_avro", "read_csv", "read_parquet"]
+__all__ = ["parquet_groups", "parse_records", "read_avro", "read_csv", "read_parquet"]
 
 _BATCH_ROWS = 50_000
 
@@ -190,17 +190,18 @@ def read_avro(path: str, fields: Fields) -> Iterator[Parsed]:
             for record in fastavro.reader(file, handle_unicode_errors="surrogateescape"):
                 batch.append(record)
                 if len(batch) == _BATCH_ROWS:
-                    yield _avro_batch(batch, fields, first)
+                    yield parse_records(batch, fields, first)
                     first, batch = first + len(batch), []
             if batch:
-                yield _avro_batch(batch, fields, first)
+                yield parse_records(batch, fields, first)
         except Exception:  # a broken block can raise nearly anything; what was read before it stands
             if batch:
-                yield _avro_batch(batch, fields, first)
+                yield parse_records(batch, fields, first)
             yield Parsed([], 1, [BadRecord("unreadable", first + len(batch), 0)])
 
 
-def _avro_batch(records: list[Any], fields: Fields, first: int) -> Parsed:
+def parse_records(records: list[Any], fields: Fields, first: int) -> Parsed:
+    """Documents from mappings, one by one; those without a user or with a text that is no text are bad."""
     users, contents, bad = [], [], []
     for row, record in enumerate(records):
         found = record if isinstance(record, dict) else {}

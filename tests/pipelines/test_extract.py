@@ -160,7 +160,7 @@ def test_plain_text_is_a_user_a_line(tmp_path, key):
         (["--input", "{tmp}/none*"], "input must match at least one file"),
         (
             ["--input", "{in}", "--input_format", "xml"],
-            "input_format must be one of jsonl, csv, tsv, parquet, avro, text, got 'xml'",
+            "input_format must be one of jsonl, csv, tsv, parquet, avro, text, bigquery, got 'xml'",
         ),
         (["--input", "{in}", "--output_format", "pdf"], "output_format must be one of"),
         (["--input", "{in}", "--tokenizer", "bpe"], "tokenizer must be one of"),

@@ -7,6 +7,7 @@ import io
 import json
 import time
 
+import apache_beam as beam
 import fastavro
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
+from dpngram.pipelines import extract as extract_module
 from dpngram.pipelines.cli import main
 from dpngram.pipelines.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.lines import ByteRange
@@ -115,6 +117,45 @@ def test_the_same_corpus_in_every_format_gives_the_same_release(corpus, key, tmp
         notes = json.loads((output / "operator.json").read_text())
         assert (notes["records"], notes["bad_records"]) == (len(corpus), {}), name
         assert "NOT differentially private" in notes["note"]
+
+
+def test_bigquery_with_stand_ins(corpus, key, tmp_path, monkeypatch):
+    """The same release from a table's rows, and the same rows into a table; rows without a user are counted."""
+    written = tmp_path / "table"
+
+    class Read(beam.PTransform):
+        class Method:
+            DIRECT_READ = "direct"
+
+        def __init__(self, table, method):
+            super().__init__()
+            assert (table, method) == ("project-x:dataset.posts", "direct")
+
+        def expand(self, pbegin):
+            return pbegin | beam.Create([*corpus, {"user": None, "text": "x"}])
+
+    class Write(beam.PTransform):
+        def __init__(self, table, schema, **more):
+            super().__init__()
+            assert table == "project-x:dataset.grams"
+            assert [field["name"] for field in schema["fields"]] == ["n", "tokens", "weight"]
+
+        def expand(self, rows):
+            return rows | beam.Map(json.dumps) | beam.io.WriteToText(str(written), shard_name_template="")
+
+    monkeypatch.setattr(beam.io, "ReadFromBigQuery", Read, raising=False)
+    monkeypatch.setattr(beam.io, "WriteToBigQuery", Write, raising=False)
+    (tmp_path / "in.jsonl").write_bytes(jsonl(corpus))
+    assert extract(tmp_path / "files", "--input", tmp_path / "in.jsonl", "--noise_key", key) == 0
+    flags = ["--input_format", "bigquery", "--input", "project-x:dataset.posts", "--noise_key", key]
+    flags += ["--output_bigquery", "project-x:dataset.grams"]
+    assert extract(tmp_path / "refused", *flags) == 2  # Beam's gcp extra is not here
+    monkeypatch.setattr(extract_module, "check_table", lambda flag, table: table)
+    assert extract(tmp_path / "out", *flags) == 0
+    assert files(tmp_path / "out") == files(tmp_path / "files")
+    assert json.loads((tmp_path / "out" / "operator.json").read_text())["bad_records"] == {"missing_user": 1}
+    rows = [json.loads(line) for line in written.read_text().splitlines()]
+    assert len(rows) == json.loads((tmp_path / "out" / "manifest.json").read_text())["released"]
 
 
 @pytest.mark.parametrize("name", OUTPUT_FORMATS)

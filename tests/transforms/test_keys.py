@@ -134,7 +134,7 @@ def test_a_worker_with_another_key_is_found_out():
 
     blocks, _ = collect_documents([("u", "a b")], user_field="", text_field="", user_per_document=False)
     ours, theirs = key_source(b"a" * 32), key_source(b"b" * 32)
-    pieces = [block_posts(blocks[0], make_tokenizer("words"), PostDigests.of(keys)) for keys in (ours, theirs)]
+    pieces = [block_posts(blocks[0], make_tokenizer("words"), PostDigests.of(keys))[0] for keys in (ours, theirs)]
     with pytest.raises(KeyProblem, match="workers hold different keys"):
         group_users(pieces, solo=False, source=ours)
     with pytest.raises(KeyProblem, match="workers hold different keys"):

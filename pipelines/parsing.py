@@ -20,7 +20,7 @@ import pyarrow.json
 from dpngram.transforms.columns import binary_array
 from dpngram.transforms.documents import DocumentBlock
 
-__all__ = ["BadRecord", "Fields", "Parsed", "make_block", "parse_jsonl", "parse_text", "parse_tsv"]
+__all__ = ["BadRecord", "Fields", "Parsed", "is_utf8", "make_block", "parse_jsonl", "parse_text", "parse_tsv"]
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -66,9 +66,9 @@ def parse_text(lines: bytes, offset: int = 0) -> Parsed:
         data = data.copy()
         data[:3] = ord(" ")
     texts = binary_array(bounds, data)
-    if b"\0" not in lines and (lines.isascii() or _is_utf8(lines)):
+    if b"\0" not in lines and (lines.isascii() or is_utf8(lines)):
         return Parsed([DocumentBlock.from_texts(None, texts)], len(texts))
-    reasons = ["nul" if b"\0" in text else None if _is_utf8(text) else "bad_utf8" for text in texts.to_pylist()]
+    reasons = ["nul" if b"\0" in text else None if is_utf8(text) else "bad_utf8" for text in texts.to_pylist()]
     good = texts.take(pa.array([row for row, reason in enumerate(reasons) if reason is None], pa.int64()))
     bad = [
         BadRecord(reason, offset + int(bounds[row]), int(bounds[row + 1] - bounds[row]))
@@ -129,7 +129,7 @@ def parse_tsv(lines: bytes, header: bytes, fields: Fields, offset: int = 0) -> P
     for record in records:
         line = record[1]
         values = line.split(b"\t")
-        if not _is_utf8(line):
+        if not is_utf8(line):
             bad.append(_name(record, "bad_utf8"))
         elif b"\r" in line or b"\0" in line or line.startswith(_BOM):
             bad.append(_name(record, "control_character"))
@@ -188,7 +188,7 @@ def _plain_objects(lines: bytes) -> bool:
     if not len(ends) or (ends - starts < 2).any():
         return False
     framed = (data[starts] == ord("{")).all() and (data[ends - 1] == ord("}")).all()
-    return bool(framed) and (lines.isascii() or _is_utf8(lines))
+    return bool(framed) and (lines.isascii() or is_utf8(lines))
 
 
 def _json_block(lines: bytes, count: int, fields: Fields) -> DocumentBlock | None:
@@ -237,7 +237,7 @@ def _look_at_json(line: bytes, fields: Fields) -> tuple[str, tuple[str, str, str
     A line that Python reads and that lacks a user or a text is bad for Arrow, too. What Python cannot read gets an
     empty shape: Arrow, which is asked last in any case, may think otherwise (of a number with 5,000 digits, say).
     """
-    if not _is_utf8(line):
+    if not is_utf8(line):
         return "bad_utf8", None
     if line[:1] != b"{" or line[-1:] != b"}":
         return _why_no_object(line), None
@@ -287,7 +287,7 @@ def _why_no_object(line: bytes) -> str:
         return "bad_json"
 
 
-def _is_utf8(data: bytes) -> bool:
+def is_utf8(data: bytes) -> bool:
     try:
         data.decode()
     except UnicodeDecodeError:

@@ -13,7 +13,7 @@ import pyarrow.parquet
 from apache_beam.io.filesystems import FileSystems
 
 from dpngram.pipelines.lines import header_line, open_file
-from dpngram.pipelines.parsing import BadRecord, Fields, Parsed, make_block
+from dpngram.pipelines.parsing import BadRecord, Fields, Parsed, is_utf8, make_block
 
 __all__ = ["parquet_groups", "parse_records", "read_avro", "read_csv", "read_parquet"]
 
@@ -80,15 +80,7 @@ def _not_utf8(column: pa.Array) -> Any:
         column.cast(pa.large_string()).validate(full=True)
         return np.zeros(len(column), bool)
     except (pa.ArrowInvalid, UnicodeDecodeError):
-        return np.array([value is not None and not _is_utf8(value) for value in column.to_pylist()], bool)
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+        return np.array([value is not None and not is_utf8(value) for value in column.to_pylist()], bool)
 
 
 def _holes(lists: pa.Array, marked: Any) -> Any:

@@ -9,26 +9,14 @@ import sys
 
 import numpy as np
 import pytest
+from helpers.runs import BUDGET, extract, files, small_corpus
 
 from dpngram.accounting import ExtractionPlan
-from dpngram.pipelines.cli import main
-
-BUDGET = ["--epsilon", "20", "--delta", "0.1", "--max_n", "3", "--max_contributions", "12", "--eta", "0.1"]
 
 
 @pytest.fixture(scope="module")
 def corpus():
-    random = np.random.default_rng(0)
-    words = [f"w{i}" for i in range(12)]
-    chances = 1 / np.arange(1, 13)
-    return [
-        {
-            "user": f"user{user}",
-            "text": " ".join(random.choice(words, random.integers(1, 12), p=chances / chances.sum())),
-        }
-        for user in range(200)
-        for _ in range(random.integers(1, 4))
-    ]
+    return small_corpus(200)
 
 
 @pytest.fixture
@@ -41,18 +29,6 @@ def key(tmp_path):
 def write(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(path)
-
-
-def extract(output, *flags):
-    try:
-        return main(["extract", "--quiet", "--output", str(output), *BUDGET, *map(str, flags)])
-    except SystemExit as stop:
-        return stop.code
-
-
-def files(output):
-    """The release; notes for the operator have times in them."""
-    return {path.name: path.read_bytes() for path in sorted(output.iterdir()) if path.name != "operator.json"}
 
 
 @pytest.mark.parametrize("policy", ["paper", "plus"])

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from helpers.runs import extract, files, jsonl, small_corpus
 
 from dpngram.pipelines import extract as extract_module
 from dpngram.pipelines.cli import main
@@ -23,43 +24,16 @@ from dpngram.pipelines.parsing import Fields, parse_jsonl, parse_tsv
 from dpngram.pipelines.reading import InputFormat
 from dpngram.transforms.released import EMPTY_TABLE, GramTable, empty_table
 
-BUDGET = ["--epsilon", "20", "--delta", "0.1", "--max_n", "3", "--max_contributions", "12", "--eta", "0.1"]
-
-
-def extract(output, *flags):
-    try:
-        return main(["extract", "--quiet", "--output", str(output), *BUDGET, *map(str, flags)])
-    except SystemExit as stop:
-        return stop.code
-
-
-def files(output):
-    return {path.name: path.read_bytes() for path in sorted(output.iterdir()) if path.name != "operator.json"}
-
 
 @pytest.fixture(scope="module")
 def corpus():
-    random = np.random.default_rng(0)
-    words = [*(f"w{i}" for i in range(9)), 'quo"ted', "comma,", "caf\u00e9"]
-    chances = 1 / np.arange(1, 13)
-    return [
-        {
-            "user": f"user{user}",
-            "text": " ".join(random.choice(words, random.integers(1, 12), p=chances / chances.sum())),
-        }
-        for user in range(150)
-        for _ in range(random.integers(1, 4))
-    ]
+    return small_corpus(150, [*(f"w{i}" for i in range(9)), 'quo"ted', "comma,", "caf\u00e9"])
 
 
 @pytest.fixture
 def key(tmp_path):
     (tmp_path / "noise.key").write_bytes(b"0123456789abcdef" * 2)
     return str(tmp_path / "noise.key")
-
-
-def jsonl(rows):
-    return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
 def delimited(rows, delimiter):

@@ -13,16 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from helpers.runs import BUDGET, extract
+from helpers.runs import jsonl as body
 
 from dpngram.accounting import ParameterError, plan_extraction
 from dpngram.pipelines import extract as extract_module
 from dpngram.pipelines import lines as lines_module
-from dpngram.pipelines.cli import main
 from dpngram.pipelines.lines import ByteRange, read_pieces
 from dpngram.pipelines.parsing import Fields, parse_jsonl
 from dpngram.transforms import ExtractLevels, threshold
 
-BUDGET = ["--epsilon", "20", "--delta", "0.1", "--max_n", "3", "--max_contributions", "12", "--eta", "0.1"]
 GOOD = [{"user": f"u{i}", "text": f"w{i % 5} w{i % 3}"} for i in range(300)]
 
 HOSTILE = {
@@ -67,17 +67,6 @@ HOSTILE = {
     "repeated_field": [b'{"user": "a", "user": "b", "text": "x"}', b'{"user": "a", "text": "x", "text": "y"}'],
     "too_deep": [b'{"user": "a", "text": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"],
 }
-
-
-def extract(output, *flags):
-    try:
-        return main(["extract", "--quiet", "--output", str(output), *BUDGET, *map(str, flags)])
-    except SystemExit as stop:
-        return stop.code
-
-
-def body(rows):
-    return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
 def test_two_thousand_hostile_lines(tmp_path, capsys):

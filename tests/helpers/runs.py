@@ -1,0 +1,41 @@
+"""`dpngram extract` in this process, on small corpora."""
+
+import json
+
+import numpy as np
+
+from dpngram.pipelines.cli import main
+
+BUDGET = ["--epsilon", "20", "--delta", "0.1", "--max_n", "3", "--max_contributions", "12", "--eta", "0.1"]
+WORDS = [f"w{i}" for i in range(12)]
+
+
+def extract(output, *flags):
+    """The exit status."""
+    try:
+        return main(["extract", "--quiet", "--output", str(output), *BUDGET, *map(str, flags)])
+    except SystemExit as stop:
+        return stop.code
+
+
+def files(output):
+    """The release; notes for the operator have times in them."""
+    return {path.name: path.read_bytes() for path in sorted(output.iterdir()) if path.name != "operator.json"}
+
+
+def small_corpus(users, words=WORDS):
+    """Users with one to three posts of up to eleven words, the first words the most common."""
+    random = np.random.default_rng(0)
+    chances = 1 / np.arange(1, len(words) + 1)
+    return [
+        {
+            "user": f"user{user}",
+            "text": " ".join(random.choice(words, random.integers(1, 12), p=chances / chances.sum())),
+        }
+        for user in range(users)
+        for _ in range(random.integers(1, 4))
+    ]
+
+
+def jsonl(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()

@@ -5,6 +5,7 @@ text, no time and nothing about the input.
 """
 
 import html
+import json
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -77,8 +78,6 @@ def render_report(manifest: dict[str, Any], rows: dict[int, Rows]) -> str:
 
 
 def _plan(manifest: dict[str, Any]) -> ExtractionPlan:
-    import json
-
     try:
         return ExtractionPlan.from_json(json.dumps(manifest["plan"]))
     except ParameterError as error:
@@ -139,8 +138,8 @@ def _gram_table(rows: dict[int, Rows]) -> str:
     if not lines:
         return "<p>Nothing to show: the release is empty, or in a format without weights.</p>"
     return (
-        f"<p>The {most} heaviest of each length. "
-        "<input id=find type=search placeholder=search aria-label=search hidden></p>"
+        f"<p>The {most} heaviest of each length. <label for=find id=label hidden>Search </label>"
+        "<input id=find type=search aria-label=search hidden></p>"
         "<div class='scroll tall'><table id=grams><thead><tr><th>length</th><th>n-gram</th><th>noisy weight</th></tr>"
         f"</thead><tbody>{''.join(lines)}</tbody></table></div>"
     )
@@ -243,7 +242,7 @@ border-radius:6px;background:var(--page);color:var(--ink)}footer{margin-top:2rem
 """.replace("\n", "")
 
 _SCRIPT = (
-    "const f=document.getElementById('find');if(f){f.hidden=false;"
+    "const f=document.getElementById('find');if(f){f.hidden=false;document.getElementById('label').hidden=false;"
     "const r=[...document.querySelectorAll('#grams tbody tr')];"
     "f.oninput=()=>{const q=f.value.toLowerCase();for(const t of r)t.hidden=!t.textContent.toLowerCase().includes(q)}}"
 )

@@ -9,6 +9,7 @@ cutting it would make grams that nobody wrote, and one record must not decide ho
 one that the tokenizer itself fails on.
 """
 
+import abc
 import dataclasses
 import hashlib
 import importlib
@@ -61,17 +62,17 @@ class TokenColumn:
     failed: int = 0  # records on which a tokenizer of somebody else's failed
 
 
-class Tokenizer:
+class Tokenizer(abc.ABC):
     """How text becomes tokens."""
 
     @property
+    @abc.abstractmethod
     def spec(self) -> str:
         """Names all that the tokens depend on; in the manifest, and in the derivation of the noise."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def tokenize(self, texts: pa.Array) -> TokenColumn:
         """Tokenises a column of UTF-8 texts without nulls."""
-        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,8 +147,9 @@ class WordTokenizer(Tokenizer):
 class _ByRecord(Tokenizer):
     """Tokenizers that take one text at a time."""
 
+    @abc.abstractmethod
     def _split(self, text: str) -> Iterable[str]:
-        raise NotImplementedError
+        """The tokens of one text."""
 
     def tokenize(self, texts: pa.Array) -> TokenColumn:
         tokens: list[bytes] = []

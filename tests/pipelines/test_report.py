@@ -83,7 +83,7 @@ def test_in_a_browser(release, tmp_path):
     """With scripts the search is there and hides rows; without, the whole table is."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
-        pytest.skip("no Chromium on this machine: the report was not looked at in a browser")
+        pytest.skip("missing: a browser (chromium, chromium-browser or google-chrome on PATH); Debian package chromium")
     quiet = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
     quiet += ["--disable-component-update", "--disable-sync", f"--user-data-dir={tmp_path}/profile"]
     page = (release / "report.html").read_text()

@@ -185,16 +185,16 @@ def test_a_user_of_ten_million_tokens():
         assert_that(rows | beam.Map(lambda row: row.tokens), equal_to([["x"], ["x", "x"]]))
 
 
-def test_a_user_of_ten_million_tokens_beside_others():
-    """Policy plus: the heavy user spends its one budget, whatever it holds; the others' phrase comes out."""
+def test_a_user_of_ten_million_tokens_beside_others(tmp_path):
+    """Policy plus: the heavy user spends its one budget, whatever it holds; the others' phrase comes out. One key."""
+    (tmp_path / "noise.key").write_bytes(b"h" * 32)
+    extract = ExtractNgrams(PLANS["plus"], noise_key=str(tmp_path / "noise.key"))
     others = [(f"u{i}", "see you tomorrow") for i in range(400)]
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         heavy = pipeline | beam.Create([10_000_000]) | beam.Map(lambda n: ("heavy", "see you " * (n // 2)))
-        rows = (heavy, pipeline | "Others" >> beam.Create(others)) | beam.Flatten() | ExtractNgrams(PLANS["plus"])
-        phrase = rows | beam.Map(lambda row: row.tokens) | beam.Filter(lambda tokens: len(tokens) == 3)
-        assert_that(
-            phrase | beam.Filter(lambda tokens: tokens[2] == "tomorrow"), equal_to([["see", "you", "tomorrow"]])
-        )
+        rows = (heavy, pipeline | "Others" >> beam.Create(others)) | beam.Flatten() | extract
+        phrase = rows | beam.Map(lambda row: row.tokens) | beam.Filter(["see", "you", "tomorrow"].__eq__)
+        assert_that(phrase, equal_to([["see", "you", "tomorrow"]]))
 
 
 def test_twice_in_one_graph_and_going_on(collect):

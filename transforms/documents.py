@@ -17,7 +17,7 @@ from dpngram.transforms.levels import Array
 from dpngram.transforms.posts import PostBlock, PostDigests, make_posts, split_posts
 from dpngram.transforms.tokenizers import TokenColumn, Tokenizer, encode_tokens
 
-__all__ = ["DocumentBlock", "PreparePosts", "block_posts", "collect_documents"]
+__all__ = ["DocumentBlock", "PreparePosts", "block_posts", "collect_documents", "read_fields"]
 
 _BATCH_DOCUMENTS = 20_000
 _BATCH_CHARACTERS = 8_000_000
@@ -74,7 +74,7 @@ def collect_documents(
     bad = 0
     for document in documents:
         try:
-            user, text = _fields(document, user_field, text_field, user_per_document)
+            user, text = read_fields(document, user_field, text_field, user_per_document)
             if isinstance(text, str):
                 texts.append((user, [text.encode()]))
             else:
@@ -105,7 +105,7 @@ def block_posts(
     return make_posts(block.users, column, digests) if len(column.record) else None, column
 
 
-def _fields(document: Any, user_field: str, text_field: str, user_per_document: bool) -> tuple[bytes, Any]:
+def read_fields(document: Any, user_field: str, text_field: str, user_per_document: bool) -> tuple[bytes, Any]:
     user: Any = ""
     if user_per_document:
         text = document

@@ -28,7 +28,7 @@ from dpngram.transforms.threshold import NoisyThreshold
 from dpngram.transforms.tokenizers import make_tokenizer
 from dpngram.transforms.users import BindRelease, GroupUsers
 from dpngram.transforms.validity import PRUNINGS, ValidityFilter
-from dpngram.transforms.windows import check_windowing
+from dpngram.transforms.windows import BoundWindows, check_windowing, windows_per_document
 
 __all__ = ["ExtractLevel", "ExtractLevels", "ExtractNgrams"]
 
@@ -98,11 +98,13 @@ class ExtractLevels(beam.PTransform):
         user_per_document: documents have no user; each is protected by itself.
         shards: into how many blocks of users the input is cut. Does not change the result.
         checkpoints: a directory that keeps every finished round; a run with the same `noise_key` goes on from there.
+        bound_windows: in fixed or sliding windows, leave out what a user says beyond `plan.windows` windows, see
+            `BoundWindows`. Default: if the plan has more than one.
 
     Privacy: user-level differential privacy with the plan's parameters for everything that comes out. Input may hold
     one user's posts in any number of elements. Counters and errors carry no text, token or user id. In fixed or sliding
-    windows each window is a release by itself, and the guarantee is for one user *and window*: a plan with
-    `windows=W` covers users who are in at most W windows, and it is up to the caller that nobody is in more.
+    windows each window is a release by itself. With `bound_windows` the guarantee is for everything that all windows
+    together tell of a user; without, it is for one user *and window*, and adds up over the windows a user is in.
     """
 
     def __init__(
@@ -119,6 +121,7 @@ class ExtractLevels(beam.PTransform):
         user_per_document: bool = False,
         shards: int = 32,
         checkpoints: str | None = None,
+        bound_windows: bool | None = None,
     ) -> None:
         super().__init__()
         if not isinstance(plan, ExtractionPlan):
@@ -140,12 +143,13 @@ class ExtractLevels(beam.PTransform):
         if checkpoints is not None and noise_key is None:
             raise ParameterError("checkpoints must have a noise_key: only a run with the same key may go on from them.")
         self._checkpoints = checkpoints
+        self._bound_windows = plan.windows > 1 if bound_windows is None else bound_windows
 
     def expand(self, documents: beam.PCollection[Any]) -> Any:  # {n: PCollection[GramTable]}
         check_windowing(documents)
         randomness = self._randomness(documents.pipeline)
         users = (
-            documents
+            self._bounded(documents, randomness)
             | "PreparePosts" >> PreparePosts(self._tokenizer, randomness, self._shards, **self._fields)  # posts
             | "GroupUsers" >> GroupUsers(randomness, solo=self._fields["user_per_document"])  # users
         )
@@ -169,6 +173,22 @@ class ExtractLevels(beam.PTransform):
             table = level | f"Decode{n}" >> DecodeGrams(table, self._pruning)
             tables[n] = table
         return tables
+
+    def _bounded(self, documents: beam.PCollection[Any], randomness: Randomness) -> beam.PCollection[Any]:
+        """Each user in at most `plan.windows` windows, where there are windows and a bound is asked for."""
+        windows = documents.windowing.windowfn
+        if not self._bound_windows or isinstance(windows, GlobalWindows):
+            return documents
+        needed = windows_per_document(windows)
+        if needed > self._plan.windows:
+            raise ParameterError(
+                f"windows must be at least {needed} in the plan, got {self._plan.windows}: each document falls into that "
+                "many sliding windows."
+            )
+        if self._fields["user_per_document"]:
+            return documents  # each is in `needed` windows
+        names = {name: self._fields[name] for name in ("user_field", "text_field")}
+        return documents | "BoundWindows" >> BoundWindows(self._plan.windows, randomness, **names)
 
     def settings(self) -> dict[str, Any]:
         """Everything that determines the histogram besides the data; enters the key derivation.

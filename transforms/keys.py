@@ -141,6 +141,10 @@ class KeySource:
         """For digests taken before the content is known: user ids, tokens, posts."""
         return Prf(derive_key(self._master, "digest", purpose, *self._names))
 
+    def name(self, purpose: str, data: bytes) -> bytes:
+        """A name of 16 bytes that tells nothing without the key."""
+        return derive_key(self._master, "name", purpose, *self._names, data)[:16]
+
     def verify(self, check: int) -> None:
         """Refuses data that a worker with another key, or with other settings, has prepared."""
         if int(check) != self.check:

@@ -39,7 +39,7 @@ class ExactPlan(ExtractionPlan):
         return rho
 
 
-def exact_plan(*, max_n: int, threshold: float, max_contributions: int = 1000) -> ExactPlan:
+def exact_plan(*, max_n: int, threshold: float, max_contributions: int = 1000, windows: int = 1) -> ExactPlan:
     """Releases exactly the grams whose weight reaches `threshold`: to see what the algorithm does without noise."""
     levels = tuple(
         LevelPlan(
@@ -51,7 +51,9 @@ def exact_plan(*, max_n: int, threshold: float, max_contributions: int = 1000) -
         )
         for n in range(1, max_n + 1)
     )
-    return ExactPlan(policy="paper", epsilon=1.0, delta=0.5, eta=0.01, windows=1, threshold_delta=0.25, levels=levels)
+    return ExactPlan(
+        policy="paper", epsilon=1.0, delta=0.5, eta=0.01, windows=windows, threshold_delta=0.25 / windows, levels=levels
+    )
 
 
 def key_source(key: bytes, settings: object = None, release: str = "", application: str = "ExtractNgrams") -> KeySource:

@@ -1,0 +1,356 @@
+"""A Flink cluster on this machine, to try dpngram on: real processes, nothing but Java, Maven and pip needed.
+
+    python examples/flink.py -- extract --input posts.jsonl --output released --noise_key run.key ...
+
+fetches Flink and Beam's job server into a cache, starts a JobManager, TaskManagers and the job server on loopback, runs
+that `dpngram` command on them and stops them all. Each TaskManager starts Python workers of its own (`PROCESS`
+environment). A cluster of your own needs the same three things: Beam's job server for its version of Flink, a Python on
+every worker that can import dpngram, and a noise key and files that every worker can read.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import urllib.request
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+# A pair that works together, and with the Beam of this project: the protocol between a job server and Python has not
+# changed in years, so the job server may be older than the Python SDK.
+FLINK = "1.19.3"
+BEAM_RUNNER = "2.62.0"
+
+_POM = """<project><modelVersion>4.0.0</modelVersion>
+<groupId>dpngram</groupId><artifactId>job-server</artifactId><version>1</version>
+<dependencies><dependency><groupId>org.apache.beam</groupId>
+<artifactId>beam-runners-flink-{flink}</artifactId><version>{beam}</version></dependency></dependencies>
+</project>"""
+
+_LOGGING = """rootLogger.level = INFO
+rootLogger.appenderRef.console.ref = console
+appender.console.name = console
+appender.console.type = CONSOLE
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1} %m%n
+"""
+
+# What Flink's own start scripts open to it on Java 17.
+_OPENED = (
+    "java.lang java.lang.reflect java.net java.io java.nio java.text java.time java.util java.util.concurrent "
+    "java.util.concurrent.atomic java.util.concurrent.locks sun.net.util sun.nio.ch"
+)
+
+
+# Class paths. Beam's classes are on the cluster's own, too: then a Python worker outlives the stage it was started for.
+_CLUSTER = ("flink/*.jar", "beam/*.jar")
+_JOB_SERVER = ("beam/*.jar", "flink/log4j-*.jar")
+
+
+def fetch(cache: Path | None = None) -> Path:
+    """A directory with Flink (flink/) and Beam's job server (beam/); fetched once, then taken from the cache."""
+    if cache is None:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpngram"
+    home = cache / f"flink-{FLINK}-beam-{BEAM_RUNNER}"
+    if home.is_dir():
+        return home
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache) as building:
+        _fetch_flink(Path(building))
+        _fetch_job_server(Path(building))
+        with contextlib.suppress(OSError):  # somebody else was faster
+            Path(building).rename(home)
+            Path(building).mkdir()
+    return home
+
+
+def _fetch_flink(into: Path) -> None:
+    package = f"apache-flink-libraries=={FLINK}"
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(into), package]
+    subprocess.run(pip, check=True)
+    (archive,) = into.glob("apache*flink*libraries*.tar.gz")
+    with tarfile.open(archive) as file:
+        for member in file:
+            parts = Path(member.name).parts
+            if parts[1:3] == ("deps", "lib") and member.isfile() and (content := file.extractfile(member)):
+                target = into / "flink" / parts[-1]
+                target.parent.mkdir(exist_ok=True)
+                with content, target.open("wb") as out:
+                    shutil.copyfileobj(content, out)
+    archive.unlink()
+
+
+def _fetch_job_server(into: Path) -> None:
+    """The job server as one jar, since every job sends it to the cluster: Beam's runner and what it depends on."""
+    pom, parts = into / "pom.xml", into / "parts"
+    pom.write_text(_POM.format(flink=FLINK.rpartition(".")[0], beam=BEAM_RUNNER))
+    maven = ["mvn", "--batch-mode", "--quiet", "--file", str(pom), "dependency:copy-dependencies"]
+    subprocess.run([*maven, f"-DoutputDirectory={parts}"], check=True)
+    services: dict[str, bytes] = {}
+    seen: set[str] = set()
+    (into / "beam").mkdir()
+    with zipfile.ZipFile(into / "beam" / "job-server.jar", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as merged:
+        for jar in sorted(parts.glob("*.jar")):
+            with zipfile.ZipFile(jar) as part:
+                for name in part.namelist():
+                    if name.startswith("META-INF/services/") and not name.endswith("/"):
+                        services[name] = services.get(name, b"") + part.read(name) + b"\n"
+                    elif not name.endswith(("/", ".SF", ".DSA", ".RSA", "MANIFEST.MF")) and name not in seen:
+                        seen.add(name)
+                        merged.writestr(name, part.read(name))
+        for name, providers in services.items():
+            merged.writestr(name, providers)
+    shutil.rmtree(parts)
+
+
+class FlinkCluster:
+    """One JobManager, some TaskManagers with their Python workers, and Beam's job server, on loopback.
+
+    Args:
+        home: from `fetch`.
+        directory: for logs and temporary files.
+        task_managers: how many; each has two slots, so that one can be lost.
+        heap: of each TaskManager, in MiB.
+        settings: more of Flink's configuration.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        directory: Path,
+        *,
+        task_managers: int = 2,
+        heap: int = 512,
+        settings: dict[str, str] | None = None,
+    ) -> None:
+        self.home, self.directory = home, directory
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._task_managers, self._heap = task_managers, heap
+        self._rest, self._rpc, self._jobs = _free_ports(3)
+        self._settings = settings or {}
+
+    @property
+    def flags(self) -> list[str]:
+        """What to add to a `dpngram` command to run it here."""
+        return [
+            "--runner=PortableRunner",
+            f"--job_endpoint=127.0.0.1:{self._jobs}",
+            "--environment_type=PROCESS",
+            "--environment_config=" + json.dumps({"command": str(self.directory / "worker.sh")}),
+            "--environment_cache_millis=60000",  # keeps a Python worker for the next stage
+            f"--parallelism={self._task_managers}",
+        ]
+
+    def __enter__(self) -> "FlinkCluster":
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.directory / "temporary").mkdir(exist_ok=True)
+        (self.directory / "config.yaml").write_text(
+            "".join(f"{name}: {value}\n" for name, value in self._configuration().items())
+        )
+        (self.directory / "log4j2.properties").write_text(_LOGGING)
+        worker = self.directory / "worker.sh"
+        worker.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(__file__)} worker "$@"\n')
+        worker.chmod(0o755)
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in list(self.processes):
+            self.kill(name)
+
+    def _start(self) -> None:
+        entry = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
+        self._java("jobmanager", 1024, _CLUSTER, entry, "--configDir", str(self.directory))
+        for number in range(self._task_managers):
+            self.start_task_manager(number)
+        server = "org.apache.beam.runners.flink.FlinkJobServerDriver"
+        self._java(
+            "jobserver",
+            1024,
+            _JOB_SERVER,
+            server,
+            f"--flink-master=127.0.0.1:{self._rest}",
+            "--job-host=127.0.0.1",
+            f"--job-port={self._jobs}",
+            "--artifact-port=0",
+            "--expansion-port=0",
+            f"--artifacts-dir={self.directory / 'artifacts'}",
+        )
+        self._wait("the job server", lambda: _listens(self._jobs))
+        self._wait("the TaskManagers", lambda: self.overview()["taskmanagers"] == self._task_managers)
+
+    def start_task_manager(self, number: int) -> None:
+        runner = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
+        name = f"taskmanager{number}"
+        self._java(name, self._heap + 128, _CLUSTER, runner, "--configDir", str(self.directory))
+
+    def kill(self, name: str) -> None:
+        """Kills a process of the cluster, and what it has started, without a chance to say goodbye."""
+        process = self.processes.pop(name)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def python_workers(self) -> list[int]:
+        """The process ids of the Python workers that run now."""
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                command = (entry / "cmdline").read_bytes().split(b"\0")
+                if __file__.encode() in command and b"worker" in command:
+                    found.append(int(entry.name))
+        return sorted(found)
+
+    def overview(self) -> Any:
+        """What Flink says of the cluster."""
+        return self.ask("overview")
+
+    def ask(self, path: str) -> Any:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._rest}/{path}", timeout=10) as answer:
+            return json.load(answer)
+
+    def _configuration(self) -> dict[str, str]:
+        loopback = "127.0.0.1"
+        return {
+            "jobmanager.rpc.address": loopback,
+            "jobmanager.bind-host": loopback,
+            "jobmanager.rpc.port": str(self._rpc),
+            "rest.address": loopback,
+            "rest.bind-address": loopback,
+            "rest.port": str(self._rest),
+            "taskmanager.host": loopback,
+            "taskmanager.bind-host": loopback,
+            "taskmanager.cpu.cores": "1",
+            "taskmanager.numberOfTaskSlots": "2",
+            "taskmanager.memory.task.heap.size": f"{self._heap}m",
+            "taskmanager.memory.task.off-heap.size": "128m",
+            "taskmanager.memory.framework.heap.size": "128m",
+            "taskmanager.memory.framework.off-heap.size": "128m",
+            "taskmanager.memory.network.min": "256m",
+            "taskmanager.memory.network.max": "256m",
+            "taskmanager.network.sort-shuffle.min-buffers": "32",  # a level has many small shuffles
+            "taskmanager.memory.managed.size": "256m",
+            "taskmanager.memory.jvm-metaspace.size": "256m",
+            "taskmanager.memory.jvm-overhead.min": "192m",
+            "taskmanager.memory.jvm-overhead.max": "192m",
+            "classloader.resolve-order": "parent-first",
+            "cluster.evenly-spread-out-slots": "true",
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": "10",
+            "restart-strategy.fixed-delay.delay": "1 s",
+            "heartbeat.interval": "2000",
+            "heartbeat.timeout": "10000",
+            "io.tmp.dirs": str(self.directory / "temporary"),
+            **self._settings,
+        }
+
+    def _java(self, name: str, heap: int, libraries: Sequence[str], main: str, *arguments: str) -> None:
+        classes = [str(path) for pattern in libraries for path in sorted(self.home.glob(pattern))]
+        self._popen(
+            name,
+            [
+                "java",
+                *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED.split()),
+                f"-Xmx{heap}m",
+                f"-Dlog4j.configurationFile={self.directory / 'log4j2.properties'}",
+                "-cp",
+                os.pathsep.join(classes),
+                main,
+                *arguments,
+            ],
+        )
+
+    def _popen(self, name: str, command: list[str]) -> None:
+        with (self.directory / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+    def _wait(self, what: str, ready: Any, seconds: float = 90) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for name, process in self.processes.items():
+                if process.poll() is not None:
+                    raise RuntimeError(f"{name} ended; see {self.directory / name}.log")
+            with contextlib.suppress(OSError):
+                if ready():
+                    return
+            time.sleep(0.2)
+        raise TimeoutError(f"{what} did not start in {seconds:.0f} s; the logs are in {self.directory}")
+
+
+def _free_ports(count: int) -> Iterator[int]:
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return iter([each.getsockname()[1] for each in sockets])
+
+
+def _listens(port: int) -> bool:
+    with socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+
+
+def run_worker(argv: Sequence[str]) -> None:
+    """One Python worker, as a TaskManager starts it: asks for its settings, then serves until it is stopped."""
+    import grpc
+    from apache_beam.portability.api import beam_provision_api_pb2, beam_provision_api_pb2_grpc
+    from apache_beam.runners.worker import sdk_worker_main
+    from google.protobuf import json_format, text_format
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--id")
+    parser.add_argument("--provision_endpoint")
+    given, _ = parser.parse_known_args(argv)
+    with grpc.insecure_channel(given.provision_endpoint) as channel:
+        service = beam_provision_api_pb2_grpc.ProvisionServiceStub(channel)
+        request = beam_provision_api_pb2.GetProvisionInfoRequest()
+        info = service.GetProvisionInfo(request, metadata=[("worker_id", given.id)]).info
+    os.environ.update(
+        WORKER_ID=given.id,
+        PIPELINE_OPTIONS=json_format.MessageToJson(info.pipeline_options),
+        CONTROL_API_SERVICE_DESCRIPTOR=text_format.MessageToString(info.control_endpoint),
+        LOGGING_API_SERVICE_DESCRIPTOR=text_format.MessageToString(info.logging_endpoint),
+    )
+    sdk_worker_main.main([])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description="Run a dpngram command on a Flink cluster of its own, on this machine."
+    )
+    parser.add_argument("--task_managers", type=int, default=2)
+    parser.add_argument("--logs", help="directory that keeps the logs (default: thrown away)")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="-- extract ..., or nothing: only fetch")
+    given = parser.parse_args(argv)
+    command = given.command[1:] if given.command[:1] == ["--"] else given.command
+    home = fetch()
+    if not command:
+        print(home)
+        return 0
+    with contextlib.ExitStack() as held:
+        logs = given.logs or held.enter_context(tempfile.TemporaryDirectory(prefix="dpngram-flink-"))
+        cluster = held.enter_context(FlinkCluster(home, Path(logs).absolute(), task_managers=given.task_managers))
+        program = [sys.executable, "-m", "dpngram.pipelines.cli", *command, *cluster.flags]
+        return subprocess.run(program, check=False).returncode
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["worker"]:
+        run_worker(sys.argv[2:])
+    else:
+        sys.exit(main())

@@ -14,6 +14,7 @@ PROGRAMS = {
     "demo": "the whole thing on a small generated corpus",
     "plan": "what a budget buys: noise, thresholds, users needed",
     "extract": "private n-grams from files",
+    "stream": "private n-grams from messages as they arrive, window by window",
     "report": "make report.html again from a finished release",
     "synth": "write a corpus with a known law, to try things out",
 }

@@ -30,6 +30,11 @@ _MALLOC = (
     (-2, 1 << 26, "MALLOC_TOP_PAD_"),
 )
 _LOCAL = (None, "DirectRunner", "FnApiRunner")
+# Flags that only Flink's job server knows: Python's Beam asks for them when it has reached it.
+_FLINK = """checkpointing_interval checkpointing_mode checkpoint_timeout_millis externalized_checkpoints_enabled
+ retain_externalized_checkpoints_on_cancellation number_of_execution_retries execution_retry_delay savepoint_path
+ state_backend state_backend_storage_path max_bundle_size max_bundle_time_mills object_reuse
+ latency_tracking_interval auto_watermark_interval finish_bundle_before_checkpointing shutdown_sources_after_idle_ms""".split()
 
 
 def beam_options(words: Sequence[str]) -> PipelineOptions:
@@ -42,6 +47,9 @@ def beam_options(words: Sequence[str]) -> PipelineOptions:
                 options._add_argparse_args(parser)
             except argparse.ArgumentError:
                 continue  # two of Beam's own classes define the flag
+    if parser.parse_known_args(list(words))[0].runner in ("FlinkRunner", "PortableRunner"):
+        for name in _FLINK:
+            parser.add_argument(f"--{name}")
     _, unknown = parser.parse_known_args(list(words))
     if unknown:
         raise ParameterError(f"flag must be one of dpngram's or Beam's, got {unknown[0]!r:.80}.")

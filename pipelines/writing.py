@@ -5,6 +5,7 @@ number nor their order tells more than the release does. An input in which nothi
 give the same bytes.
 """
 
+import contextlib
 import hashlib
 import importlib.metadata
 import json
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
 from dpngram.accounting import POLICIES, ExtractionPlan, ParameterError, guarantee_in_words
@@ -20,7 +22,7 @@ from dpngram.pipelines.encoding import OUTPUT_FORMATS
 from dpngram.transforms import GramTable
 from dpngram.transforms.released import EMPTY_TABLE, empty_table
 
-__all__ = ["MANIFEST", "WriteRelease", "read_manifest", "read_whole", "write_whole"]
+__all__ = ["MANIFEST", "WriteRelease", "WriteWindows", "read_manifest", "read_whole", "write_whole"]
 
 MANIFEST = "manifest.json"
 MANIFEST_VERSION = 1
@@ -59,25 +61,50 @@ class WriteRelease(beam.PTransform):
         output_format: str = "jsonl",
     ) -> None:
         super().__init__()
-        self._gate, self._format = gate, output_format
-        if type(plan) is not ExtractionPlan:
-            raise ParameterError(f"plan must be one that gives privacy, got {type(plan).__name__}.")
-        self._directory, self._plan, self._settings = directory, plan, settings
+        self._gate = gate
+        self._write = _WriteDoFn(_Writer(directory, plan, settings, output_format))
 
     def expand(self, tables: dict[int, beam.PCollection[GramTable]]) -> beam.PCollection[str]:
         sides = {f"n{n}": beam.pvalue.AsSingleton(table, default_value=EMPTY_TABLE) for n, table in tables.items()}
-        write = _WriteDoFn(self._directory, self._plan, self._settings, self._format)
-        return self._gate | "Files" >> beam.ParDo(write, **sides)
+        return self._gate | "Files" >> beam.ParDo(self._write, **sides)
 
 
-class _WriteDoFn(beam.DoFn):
+class WriteWindows(beam.PTransform):
+    """{n: PCollection[GramTable]} in windows -> a directory for each window in which something was released.
+
+    Privacy: a window without a release has no level 1, and so no element here: no directory, no manifest. A
+    directory is named by the bounds of its window, which are not from the data.
+    """
+
+    def __init__(
+        self, directory: str, plan: ExtractionPlan, settings: dict[str, Any], output_format: str = "jsonl"
+    ) -> None:
+        super().__init__()
+        self._write = _WriteWindowDoFn(_Writer(directory, plan, settings, output_format))
+
+    def expand(self, tables: dict[int, beam.PCollection[GramTable]]) -> beam.PCollection[str]:
+        sides = {
+            f"n{n}": beam.pvalue.AsSingleton(table, default_value=EMPTY_TABLE) for n, table in tables.items() if n > 1
+        }
+        return tables[1] | "Files" >> beam.ParDo(self._write, **sides)
+
+
+class _Writer:
+    """Writes the files of one release, and the manifest when all others are there."""
+
     def __init__(self, directory: str, plan: ExtractionPlan, settings: dict[str, Any], output_format: str) -> None:
+        if type(plan) is not ExtractionPlan:
+            raise ParameterError(f"plan must be one that gives privacy, got {type(plan).__name__}.")
         self._directory, self._plan, self._settings, self._format = directory, plan, settings, output_format
 
-    def process(self, _gate: int, **tables: GramTable) -> Iterator[str]:
+    def write(self, name: str, tables: dict[str, GramTable], more: dict[str, Any]) -> str:
+        directory = FileSystems.join(self._directory, name) if name else self._directory
+        if not FileSystems.exists(directory):
+            with contextlib.suppress(FileExistsError, BeamIOError):  # another try of the same release made it
+                FileSystems.mkdirs(directory)
         levels, previous = [], EMPTY_TABLE
         for n in range(1, self._plan.max_n + 1):
-            levels.append(self._write_level(n, tables[f"n{n}"], previous))
+            levels.append(self._write_level(directory, n, tables[f"n{n}"], previous))
             previous = tables[f"n{n}"]
         manifest = {
             "format_version": MANIFEST_VERSION,
@@ -86,19 +113,20 @@ class _WriteDoFn(beam.DoFn):
             "policy": POLICIES[self._plan.policy].summary,
             "released": sum(level["released"] for level in levels),
             "levels": levels,
+            **more,
             "format": self._format,
             "settings": self._settings,
             "plan": json.loads(self._plan.to_json()),
         }
-        path = FileSystems.join(self._directory, MANIFEST)
+        path = str(FileSystems.join(directory, MANIFEST))
         write_whole(path, (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode())
-        yield path
+        return path
 
-    def _write_level(self, n: int, table: GramTable, previous: GramTable) -> dict[str, Any]:
+    def _write_level(self, directory: str, n: int, table: GramTable, previous: GramTable) -> dict[str, Any]:
         encoding = OUTPUT_FORMATS[self._format]
         name = f"ngrams-{n:02d}.{encoding.suffix}"
         data = encoding.encode(table if len(table) else empty_table(n))
-        write_whole(FileSystems.join(self._directory, name), data)
+        write_whole(FileSystems.join(directory, name), data)
         valid = int(previous.next_valid)
         return {
             "n": n,
@@ -110,3 +138,21 @@ class _WriteDoFn(beam.DoFn):
             "bytes": len(data),
             "sha256": hashlib.sha256(data).hexdigest(),
         }
+
+
+class _WriteDoFn(beam.DoFn):
+    def __init__(self, writer: _Writer) -> None:
+        self._writer = writer
+
+    def process(self, _gate: int, **tables: GramTable) -> Iterator[str]:
+        yield self._writer.write("", tables, {})
+
+
+class _WriteWindowDoFn(beam.DoFn):
+    def __init__(self, writer: _Writer) -> None:
+        self._writer = writer
+
+    def process(self, n1: GramTable, window: Any = beam.DoFn.WindowParam, **tables: GramTable) -> Iterator[str]:
+        bounds = {"start": window.start.to_rfc3339(), "end": window.end.to_rfc3339()}
+        name = "--".join(bounds.values()).replace(":", "-")
+        yield self._writer.write(name, {"n1": n1, **tables}, {"window": bounds})

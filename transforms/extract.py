@@ -182,8 +182,8 @@ class ExtractLevels(beam.PTransform):
         needed = windows_per_document(windows)
         if needed > self._plan.windows:
             raise ParameterError(
-                f"windows must be at least {needed} in the plan, got {self._plan.windows}: each document falls into that "
-                "many sliding windows."
+                f"windows must be at least {needed} in the plan, got {self._plan.windows}: each document falls into "
+                "that many sliding windows."
             )
         if self._fields["user_per_document"]:
             return documents  # each is in `needed` windows

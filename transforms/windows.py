@@ -7,6 +7,7 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.metrics import Metrics
 from apache_beam.transforms.trigger import AfterWatermark, DefaultTrigger
+from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.transforms.window import (
     FixedWindows,
     GlobalWindow,
@@ -16,7 +17,6 @@ from apache_beam.transforms.window import (
     TimestampedValue,
     WindowFn,
 )
-from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.utils.timestamp import Timestamp
 
 from dpngram.accounting import ParameterError
@@ -69,8 +69,8 @@ class BoundWindows(beam.PTransform):
     """Documents in fixed or sliding windows -> the same windows, with each user in at most `windows` of them.
 
     State in Beam is per key and window, so a counter inside the windows would see one window only. The documents
-    go back to the global window, keyed by user; each is kept whole or left out whole, together with all the windows that
-    its time falls into; and what is kept goes into the windows again by its time.
+    go back to the global window, keyed by user; each is kept whole or left out whole, together with all the windows
+    that its time falls into; and what is kept goes into the windows again by its time.
 
     Bounded input: a user's earliest windows, whatever the order of reading. Unbounded: the first windows to arrive.
 
@@ -107,7 +107,7 @@ class BoundWindows(beam.PTransform):
 def windows_per_document(windows: WindowFn) -> int:
     """How many windows a document falls into, at most."""
     if isinstance(windows, SlidingWindows):
-        return -(-windows.size.micros // windows.period.micros)
+        return int(-(-windows.size.micros // windows.period.micros))
     return 1
 
 
@@ -177,7 +177,7 @@ class _EarliestDoFn(beam.DoFn):
     def __init__(self, windows: WindowFn, most: int) -> None:
         self._windows, self._most = windows, most
 
-    def process(self, user: tuple[bytes, Iterable[tuple[int, Any]]]) -> Iterator[TimestampedValue]:
+    def process(self, user: tuple[bytes, Iterable[tuple[int, Any]]]) -> Iterator[Any]:  # at their time
         kept = earliest((_ends(self._windows, micros) for micros, _ in user[1]), self._most)
         for micros, document in user[1]:
             if _ends(self._windows, micros) <= kept:
@@ -190,7 +190,11 @@ class _AdmitDoFn(beam.DoFn):
     def __init__(self, windows: WindowFn, most: int) -> None:
         self._windows, self._most = windows, most
 
-    def process(self, keyed: tuple[bytes, tuple[int, Any]], state: Any = beam.DoFn.StateParam(KNOWN)) -> Iterator[Any]:
+    def process(
+        self,
+        keyed: tuple[bytes, tuple[int, Any]],
+        state: Any = beam.DoFn.StateParam(KNOWN),  # noqa: B008 (Beam's way to ask for it)
+    ) -> Iterator[Any]:
         micros, document = keyed[1]
         known = frozenset(np.frombuffer(state.read() or b"", np.int64).tolist())
         admitted = admit(known, _ends(self._windows, micros), self._most)

@@ -1,0 +1,144 @@
+"""The same graph on a real Flink cluster: one release, byte for byte, also when parts of the cluster are killed.
+
+Needs Java and Maven; Flink and Beam's job server are fetched into a cache by `examples/flink.py`.
+"""
+
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from helpers.runs import files, jsonl, small_corpus
+
+HERE = Path(__file__).parent
+BUDGET = "--epsilon 20 --delta 0.1 --max_n 3 --max_contributions 12 --eta 0.1".split()
+TIMEOUT = 240
+
+for tool in ("java", "mvn"):
+    if shutil.which(tool) is None:
+        pytest.skip(f"Flink needs {tool}, which is not installed", allow_module_level=True)
+
+spec = importlib.util.spec_from_file_location("flink", HERE.parents[1] / "examples" / "flink.py")
+flink = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(flink)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with flink.FlinkCluster(flink.fetch(), tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+def start(program, *flags):
+    return subprocess.Popen(
+        [sys.executable, "-m", "dpngram.pipelines.cli", program, *BUDGET, *map(str, flags)],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process):
+    _, errors = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 0, errors
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """MSNBC where it is at hand, else a stand-in of the same form; its release on the local runner, and the key."""
+    directory = tmp_path_factory.mktemp("corpus")
+    source = HERE.parents[2] / "shared" / "data" / "msnbc990928.zip"
+    path = directory / "sequences"
+    if source.exists():
+        shutil.unpack_archive(source, directory)
+        lines = (directory / "msnbc990928.seq").read_text().splitlines()[7:]
+    else:
+        lines = [row["text"] for row in small_corpus(50_000)]
+    path.write_text("\n".join(lines) + "\n")
+    flags = ["--input", path, "--input_format", "text", "--tokenizer", "whitespace", "--quiet"]
+    flags += ["--noise_key", directory / "key"]
+    begin = time.time()
+    finish(start("extract", "--output", directory / "local", *flags))
+    print(f"\nlocal runner: {time.time() - begin:.1f} s")
+    return flags, files(directory / "local")
+
+
+def test_the_same_bytes(cluster, corpus, tmp_path):
+    flags, expected = corpus
+    begin = time.time()
+    finish(start("extract", "--output", tmp_path / "out", *flags, *cluster.flags))
+    print(f"\nFlink, two TaskManagers: {time.time() - begin:.1f} s")
+    assert files(tmp_path / "out") == expected
+
+
+def running_tasks(cluster):
+    """Finished tasks of the job that runs now; -1 if there is none."""
+    for job in cluster.ask("jobs/overview")["jobs"]:
+        if job["state"] == "RUNNING":
+            return job["tasks"]["finished"]
+    return -1
+
+
+def wait_for_the_middle(cluster, process, finished=30):
+    end = time.monotonic() + TIMEOUT
+    while running_tasks(cluster) < finished:
+        assert process.poll() is None, "the run was over before anything could be killed"
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("victim", ["TaskManager", "Python worker"])
+def test_killed_in_the_middle(cluster, corpus, tmp_path, victim):
+    """Flink starts the lost part of the job again; the release is the one that nobody disturbed."""
+    flags, expected = corpus
+    process = start("extract", "--output", tmp_path / "out", *flags, *cluster.flags)
+    wait_for_the_middle(cluster, process)
+    if victim == "TaskManager":
+        cluster.kill("taskmanager1")
+    else:
+        os.kill(cluster.python_workers()[0], signal.SIGKILL)
+    _, errors = process.communicate(timeout=TIMEOUT)
+    if victim == "TaskManager":
+        cluster.start_task_manager(1)
+    if process.returncode != 0:  # Flink gave up: then the same command with --resume finishes the release
+        assert not (tmp_path / "out" / "manifest.json").exists(), errors
+        finish(start("extract", "--resume", "--output", tmp_path / "out", *flags, *cluster.flags))
+    assert files(tmp_path / "out") == expected
+
+
+def feed(directory, seconds):
+    """A file of messages every second."""
+    rows = small_corpus(300)
+    for second in range(seconds):
+        now = time.time()
+        messages = [{**row, "time": now - number / len(rows)} for number, row in enumerate(rows)]
+        (directory / "part.tmp").write_bytes(jsonl(messages))
+        (directory / "part.tmp").rename(directory / f"part{second:03d}.jsonl")
+        time.sleep(1)
+
+
+def test_a_stream(cluster, tmp_path):
+    """Messages arrive while the job runs; what Flink releases for each window is what the local runner does."""
+    (tmp_path / "in").mkdir()
+    flags = ["--input", tmp_path / "in" / "*.jsonl", "--time_field", "time", "--noise_key", tmp_path / "key"]
+    flags += ["--window", 5, "--windows", 20, "--max_delay", 600, "--poll", 1]
+    feeding = threading.Thread(target=feed, args=(tmp_path / "in", 25))
+    process = start("stream", "--output", tmp_path / "flink", "--duration", 35, *flags, *cluster.flags)
+    feeding.start()
+    finish(process)
+    feeding.join()
+    finish(start("stream", "--output", tmp_path / "local", "--duration", 3, *flags))
+    windows = sorted(path.name for path in (tmp_path / "local").iterdir())
+    assert 4 <= len(windows) <= 7
+    for window in windows:
+        assert files(tmp_path / "flink" / window) == files(tmp_path / "local" / window)
+        manifest = json.loads((tmp_path / "local" / window / "manifest.json").read_text())
+        assert manifest["released"] > 0
+        assert "--".join(manifest["window"].values()).replace(":", "-") == window
+    assert sorted(path.name for path in (tmp_path / "flink").iterdir()) == windows

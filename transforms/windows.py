@@ -63,6 +63,12 @@ def check_windowing(documents: beam.PCollection[Any]) -> None:
             "unbounded input must be in windows: the global window never closes. "
             "Apply beam.WindowInto(FixedWindows(...)) first."
         )
+    if not documents.is_bounded and type(documents.pipeline.runner).__name__ == "FnApiRunner":
+        # Seen: levels go missing without an error.
+        raise ParameterError(
+            "runner must be one for streams (PrismRunner, Flink, Dataflow), got FnApiRunner: it does not wait for "
+            "the side inputs of unbounded input."
+        )
 
 
 class BoundWindows(beam.PTransform):

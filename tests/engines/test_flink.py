@@ -14,8 +14,15 @@ import threading
 import time
 from pathlib import Path
 
+import apache_beam as beam
 import pytest
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from helpers.runs import files, jsonl, small_corpus
+
+from dpngram.accounting import plan_extraction
+from dpngram.pipelines.stream import stream_messages
+from dpngram.transforms import ExtractLevels
 
 HERE = Path(__file__).parent
 BUDGET = "--epsilon 20 --delta 0.1 --max_n 3 --max_contributions 12 --eta 0.1".split()
@@ -123,22 +130,33 @@ def feed(directory, seconds):
         time.sleep(1)
 
 
+def release_in_batch(messages, flags, output):
+    """The graph of `dpngram stream`, on the local runner, with all messages there from the start."""
+    plan = plan_extraction(epsilon=20, delta=0.1, max_n=3, max_contributions=12, eta=0.1, windows=20)
+    extract = ExtractLevels(plan, noise_key=str(flags["--noise_key"]), shards=4, bound_windows=True)
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        lines = pipeline | beam.Create(messages) | beam.Map(lambda line: TimestampedValue(line, time.time()))
+        stream_messages(lines, ("user", "text", "time"), FixedWindows(5), str(output), plan, extract)
+
+
 def test_a_stream(cluster, tmp_path):
-    """Messages arrive while the job runs; what Flink releases for each window is what the local runner does."""
+    """Messages arrive while the job runs; what Flink releases for each window is what a batch of them all gives."""
     (tmp_path / "in").mkdir()
-    flags = ["--input", tmp_path / "in" / "*.jsonl", "--time_field", "time", "--noise_key", tmp_path / "key"]
-    flags += ["--window", 5, "--windows", 20, "--max_delay", 600, "--poll", 1]
+    flags = {"--input": tmp_path / "in" / "*.jsonl", "--time_field": "time", "--noise_key": tmp_path / "key"}
+    flags |= {"--window": 5, "--windows": 20, "--max_delay": 600, "--poll": 1, "--duration": 35}
     feeding = threading.Thread(target=feed, args=(tmp_path / "in", 25))
-    process = start("stream", "--output", tmp_path / "flink", "--duration", 35, *flags, *cluster.flags)
+    words = [word for flag in flags.items() for word in flag]
+    process = start("stream", "--output", tmp_path / "flink", *words, *cluster.flags)
     feeding.start()
     finish(process)
     feeding.join()
-    finish(start("stream", "--output", tmp_path / "local", "--duration", 3, *flags))
-    windows = sorted(path.name for path in (tmp_path / "local").iterdir())
+    messages = [line for path in (tmp_path / "in").iterdir() for line in path.read_bytes().splitlines()]
+    release_in_batch(messages, flags, tmp_path / "batch")
+    windows = sorted(path.name for path in (tmp_path / "batch").iterdir())
     assert 4 <= len(windows) <= 7
     for window in windows:
-        assert files(tmp_path / "flink" / window) == files(tmp_path / "local" / window)
-        manifest = json.loads((tmp_path / "local" / window / "manifest.json").read_text())
-        assert manifest["released"] > 0
+        assert files(tmp_path / "flink" / window) == files(tmp_path / "batch" / window)
+        manifest = json.loads((tmp_path / "batch" / window / "manifest.json").read_text())
+        assert min(level["released"] for level in manifest["levels"]) > 0
         assert "--".join(manifest["window"].values()).replace(":", "-") == window
     assert sorted(path.name for path in (tmp_path / "flink").iterdir()) == windows

@@ -16,6 +16,7 @@ from apache_beam.io.filesystems import FileSystems
 from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.accounting.parameters import check_choice, check_integer, check_number
 from dpngram.pipelines.bigquery import ReadBigQuery, WriteBigQuery, check_table
+from dpngram.pipelines.dataflow import check_dataflow, is_dataflow, is_dry_run, job_line, waits
 from dpngram.pipelines.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.flags import OneLineParser, add_budget_flags, number_or_text, plan_from_flags, print_error
 from dpngram.pipelines.operator import write_operator_notes
@@ -29,7 +30,7 @@ from dpngram.transforms import ExtractLevels
 from dpngram.transforms.keys import KeyProblem
 from dpngram.transforms.validity import PRUNINGS
 
-__all__ = ["extract_files", "run"]
+__all__ = ["extract_files", "make_parser", "run"]
 
 # About this much text in a block of users: large enough that numpy's cost per call vanishes.
 _BYTES_PER_SHARD = 4 << 20
@@ -41,12 +42,18 @@ _OURS = re.compile(
 )
 
 
-def run(argv: Sequence[str]) -> int:
+def make_parser() -> OneLineParser:
+    """All flags of the program."""
     parser = OneLineParser(
         prog="dpngram extract", description="Release n-grams from private text. Any other flag goes to Beam."
     )
     add_budget_flags(parser)
     _add_flags(parser)
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    parser = make_parser()
     flags, rest = parser.parse_known_args(argv)
     quiet_logging(flags.verbose)
     keep_memory()
@@ -58,7 +65,12 @@ def run(argv: Sequence[str]) -> int:
         most_bad = check_number("max_bad_fraction", flags.max_bad_fraction, 0.0, 1.0)
         options = beam_options(rest)
         from_bigquery = input_format.name == "bigquery"
-        size = 0 if from_bigquery else _input_bytes(flags.input)
+        dry_run = is_dry_run(options)
+        if is_dataflow(options):
+            files = {"input": [] if from_bigquery else flags.input, "output": [flags.output]}
+            files["bad_records"] = [flags.bad_records] if flags.bad_records else []
+            check_dataflow(options, files, flags.noise_key, flags.tokenizer)
+        size = 0 if from_bigquery or dry_run else _input_bytes(flags.input)
         for flag, table in [
             *(("input", t) for t in flags.input if from_bigquery),
             ("output_bigquery", flags.output_bigquery),
@@ -83,7 +95,7 @@ def run(argv: Sequence[str]) -> int:
             checkpoints=None if flags.noise_key is None else flags.output,
         )
         settings = {name: value for name, value in extract.settings().items() if name != "plan"}
-        if not _prepare_output(
+        if not dry_run and not _prepare_output(
             flags.output, plan, settings, flags.output_format, overwrite=flags.overwrite, resume=flags.resume
         ):
             _drop_checkpoints(flags.output)
@@ -98,7 +110,7 @@ def run(argv: Sequence[str]) -> int:
             plan,
             extract,
             output_format=flags.output_format,
-            bad_records=_new_directory("bad_records", flags.bad_records),
+            bad_records=flags.bad_records if dry_run else _new_directory("bad_records", flags.bad_records),
             max_bad_fraction=most_bad,
             output_bigquery=flags.output_bigquery,
         )
@@ -107,6 +119,9 @@ def run(argv: Sequence[str]) -> int:
     try:
         with show_progress(pipeline, plan.max_n, size, quiet=flags.quiet):
             result = pipeline.run()
+            if dry_run or not waits(options):
+                print(job_line(options, result, flags.output))
+                return 0
             with show_metrics(result, quiet=flags.quiet):
                 result.wait_until_finish()
         _drop_checkpoints(flags.output)

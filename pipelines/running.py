@@ -42,10 +42,14 @@ def beam_options(words: Sequence[str]) -> PipelineOptions:
                 options._add_argparse_args(parser)
             except argparse.ArgumentError:
                 continue  # two of Beam's own classes define the flag
-    _, unknown = parser.parse_known_args(list(words))
+    words = _plain_dry_run(words)
+    try:
+        _, unknown = parser.parse_known_args(words)
+    except argparse.ArgumentError as error:
+        raise ParameterError(f"flag must be valid for Beam: {error}") from None
     if unknown:
         raise ParameterError(f"flag must be one of dpngram's or Beam's, got {unknown[0]!r:.80}.")
-    given = PipelineOptions(list(words))
+    given = PipelineOptions(words)
     # Beam looks at its options for every transform, and makes an argument parser for every look: a fifth of the time it
     # takes to build the graph. Views share what they show, so one of each kind does.
     object.__setattr__(given, "view_as", functools.cache(given.view_as))
@@ -63,7 +67,10 @@ def make_pipeline(options: PipelineOptions, input_bytes: int, *, verbose: bool =
     if runner == "DaskRunner":
         raise ParameterError("runner must not be DaskRunner: it drops all outputs but one without an error.")
     if runner not in _LOCAL:
-        return beam.Pipeline(options=options)
+        try:
+            return beam.Pipeline(options=options)
+        except ValueError as error:  # Beam's check of its options for this runner
+            raise ParameterError(f"flag must be valid for {runner}: {error}") from None
     direct: Any = options.view_as(DirectOptions)
     if not any(word.startswith(("--direct_running_mode", "--direct_num_workers")) for word in options._flags):
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -115,6 +122,18 @@ def keep_memory() -> None:
 def quiet_logging(verbose: bool) -> None:
     """Keeps Beam's start-up noise, and tracebacks of a failed worker, off the screen unless asked for."""
     logging.basicConfig(level=logging.INFO if verbose else logging.CRITICAL, stream=sys.stderr, force=True)
+
+
+def _plain_dry_run(words: Sequence[str]) -> list[str]:
+    """`--dry_run` as a switch. Beam wants a value, and takes any, also False, for yes."""
+    plain = []
+    for word, following in zip(words, [*words[1:], "--"], strict=True):
+        if word == "--dry_run" and following.startswith("--"):
+            word = "--dry_run=True"
+        if word.lower() in ("--dry_run=false", "--dry_run=0"):
+            continue
+        plain.append(word)
+    return plain
 
 
 def _raise(message: str) -> Any:

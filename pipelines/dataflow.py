@@ -24,7 +24,8 @@ from dpngram.transforms.keys import KeyReference
 
 __all__ = ["check_dataflow", "is_dataflow", "is_dry_run", "job_line", "waits"]
 
-# A path that Beam's validator accepts. For any other it would try to make a bucket of its own.
+# What Beam's validator accepts. For any other path it would try to make a bucket of its own.
+_PROJECT = re.compile(r"[a-z][-a-z0-9:.]+[a-z0-9]")
 _BUCKET_PATH = re.compile(r"gs://[a-z0-9][-_a-z0-9.]+[a-z0-9]/[^\r\n]*")
 
 
@@ -71,8 +72,8 @@ def check_dataflow(
 
 def _check_project(options: PipelineOptions) -> None:
     cloud: Any = options.view_as(GoogleCloudOptions)
-    if not cloud.project:
-        raise ParameterError("project must be given on DataflowRunner: --project PROJECT_ID.")
+    if not cloud.project or not _PROJECT.fullmatch(cloud.project):
+        raise ParameterError(f"project must be the id of a project on DataflowRunner, got {cloud.project!r}.")
     for flag in ("temp_location", "staging_location"):
         path = getattr(cloud, flag)
         if path is None and (flag == "staging_location" or cloud.staging_location):

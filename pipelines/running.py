@@ -52,8 +52,21 @@ def beam_options(words: Sequence[str]) -> PipelineOptions:
     given = PipelineOptions(words)
     # Beam looks at its options for every transform, and makes an argument parser for every look: a fifth of the time it
     # takes to build the graph. Views share what they show, so one of each kind does.
-    object.__setattr__(given, "view_as", functools.cache(given.view_as))
+    object.__setattr__(given, "view_as", _Views(given))
     return given
+
+
+class _Views:
+    """`view_as` with a memory. Transforms that keep the options (Pub/Sub, BigQuery) are pickled without it."""
+
+    def __init__(self, options: PipelineOptions) -> None:
+        self._options, self._view = options, functools.cache(options.view_as)
+
+    def __call__(self, kind: Any) -> Any:
+        return self._view(kind)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (self._options, "view_as")
 
 
 def make_pipeline(options: PipelineOptions, input_bytes: int, *, verbose: bool = False) -> beam.Pipeline:

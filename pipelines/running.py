@@ -140,8 +140,8 @@ def quiet_logging(verbose: bool) -> None:
 def _plain_dry_run(words: Sequence[str]) -> list[str]:
     """`--dry_run` as a switch. Beam wants a value, and takes any, also False, for yes."""
     plain = []
-    for word, following in zip(words, [*words[1:], "--"], strict=True):
-        if word == "--dry_run" and following.startswith("--"):
+    for place, word in enumerate(words):
+        if word == "--dry_run" and all(following.startswith("--") for following in words[place + 1 : place + 2]):
             word = "--dry_run=True"
         if word.lower() in ("--dry_run=false", "--dry_run=0"):
             continue

@@ -25,6 +25,7 @@ from dpngram.pipelines.progress import show_metrics, show_progress
 from dpngram.pipelines.reading import INPUT_FORMATS, CheckRecords, InputFormat, ReadDocuments, match_files
 from dpngram.pipelines.report import write_report
 from dpngram.pipelines.running import beam_options, failure_line, keep_memory, make_pipeline, quiet_logging
+from dpngram.pipelines.scaling import default_shards
 from dpngram.pipelines.writing import MANIFEST, WriteRelease, read_manifest, read_whole
 from dpngram.transforms import ExtractLevels
 from dpngram.transforms.keys import KeyProblem
@@ -32,9 +33,6 @@ from dpngram.transforms.validity import PRUNINGS
 
 __all__ = ["extract_files", "make_parser", "run"]
 
-# About this much text in a block of users: large enough that numpy's cost per call vanishes.
-_BYTES_PER_SHARD = 4 << 20
-_SHARDS_RANGE = (16, 4096)
 # Names that this program writes, and names that they have while they are written.
 _OURS = re.compile(
     r"(manifest\.json|report\.html|operator\.json|ngrams-\d\d\.(jsonl|csv|parquet|avro|txt)"
@@ -82,7 +80,6 @@ def run(argv: Sequence[str]) -> int:
         if flags.resume and flags.noise_key is None:
             raise ParameterError("resume must have the noise_key of the run that it finishes.")
         pipeline = make_pipeline(options, size, verbose=flags.verbose)
-        least, most = _SHARDS_RANGE
         extract = ExtractLevels(
             plan,
             tokenizer=flags.tokenizer,
@@ -91,7 +88,7 @@ def run(argv: Sequence[str]) -> int:
             noise_key=flags.noise_key,
             release=flags.release,
             user_per_document=input_format.name == "text",
-            shards=max(least, min(size // _BYTES_PER_SHARD, most)) if flags.shards is None else flags.shards,
+            shards=default_shards(size) if flags.shards is None else flags.shards,
             checkpoints=None if flags.noise_key is None else flags.output,
         )
         settings = {name: value for name, value in extract.settings().items() if name != "plan"}

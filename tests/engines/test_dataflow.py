@@ -29,6 +29,7 @@ from dpngram.pipelines import extract as extract_module
 from dpngram.pipelines.extract import extract_files
 from dpngram.pipelines.reading import InputFormat
 from dpngram.pipelines.running import beam_options
+from dpngram.pipelines.template import launch
 from dpngram.transforms import ExtractLevels, ExtractNgrams
 
 pytest.importorskip("google.cloud.dataflow", reason="needs Beam's gcp extra: pip install 'dpngram[gcp]'")
@@ -225,6 +226,18 @@ def test_the_command_translates_offline(policy, capsys):
     steps, size = re.fullmatch(r"Dry run: the job has (\d+) steps and ([\d,]+) bytes\. [^\n]+\n", out).groups()
     assert int(steps) > 30
     assert 50_000 < int(size.replace(",", "")) < 600_000
+
+
+def test_the_template_launches_offline(monkeypatch, capsys):
+    """Its parameters as the launcher passes them, with the flags that it adds."""
+    monkeypatch.setenv("DPNGRAM_IMAGE", "some-image")
+    values = {"input": "gs://some-bucket/a* gs://some-bucket/b*", "output": "gs://some-bucket/out", "epsilon": "4"}
+    values |= {"delta": "1e-7", "max_n": "3", "max_contributions": "50", "noise_key": KEY[1], "sentences": "true"}
+    values |= {"overwrite": "false", "tokens_field": "", "template_location": "gs://some-bucket/job"}
+    assert (
+        launch([*CLOUD, "--dry_run=True", "--no_auth", *(f"--{name}={value}" for name, value in values.items())]) == 0
+    )
+    assert capsys.readouterr().out.startswith("Dry run: the job has ")
 
 
 REFUSED = [

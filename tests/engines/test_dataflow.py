@@ -23,7 +23,7 @@ from apache_beam.runners.portability.stager import Stager
 from apache_beam.transforms.window import FixedWindows
 from helpers.runs import extract
 
-from dpngram.accounting import plan_extraction
+from dpngram.accounting import ParameterError, plan_extraction
 from dpngram.pipelines import dataflow
 from dpngram.pipelines import extract as extract_module
 from dpngram.pipelines.extract import extract_files
@@ -228,6 +228,14 @@ def test_the_command_translates_offline(policy, capsys):
     assert 50_000 < int(size.replace(",", "")) < 600_000
 
 
+def test_bigquery_translates_offline(capsys):
+    """With Beam's own transforms, which keep the options and are pickled with them."""
+    flags = ["--input_format", "bigquery", "--input", "some-project:dataset.posts", *KEY]
+    flags += ["--output_bigquery", "some-project:dataset.grams"]
+    assert extract("gs://some-bucket/out", *CLOUD, *OFFLINE, *IMAGE, *flags) == 0
+    assert capsys.readouterr().out.startswith("Dry run: the job has ")
+
+
 def test_the_template_launches_offline(monkeypatch, capsys):
     """Its parameters as the launcher passes them, with the flags that it adds."""
     monkeypatch.setenv("DPNGRAM_IMAGE", "some-image")
@@ -278,15 +286,11 @@ def test_the_gcp_extra_is_asked_for(monkeypatch, capsys):
     assert "needs Beam's gcp extra: pip install 'dpngram[gcp]'" in capsys.readouterr().err
 
 
-def test_dry_run_is_a_switch():
-    for words, dry in {
-        ("--dry_run",): True,
-        ("--dry_run", "--no_auth"): True,
-        ("--dry_run=True",): True,
-        ("--dry_run=False",): False,
-        (): False,
-    }.items():
-        assert dataflow.is_dry_run(beam_options([*CLOUD, *words])) is dry
+def test_only_dataflow_has_dry_runs():
+    assert dataflow.is_dry_run(beam_options([*CLOUD, "--dry_run"]))
+    assert not dataflow.is_dry_run(beam_options(CLOUD))
+    with pytest.raises(ParameterError, match="others would run"):
+        dataflow.is_dry_run(beam_options(["--runner=FlinkRunner", "--dry_run"]))
 
 
 @pytest.mark.parametrize("flag", ["--template_location=gs://some-bucket/job", "--no_wait_until_finish"])

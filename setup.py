@@ -42,7 +42,7 @@ setup(
             "setuptools>=77",
             "wheel",
             "tokenizers>=0.15",
-            "apache-beam[yaml]",  # for the examples
+            "apache-beam[yaml,gcp]",  # for the examples, and for Dataflow's jobs
             "pandas>=2",
         ],
         "gcp": ["apache-beam[gcp]>=2.77,<3"],

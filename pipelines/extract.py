@@ -16,6 +16,7 @@ from apache_beam.io.filesystems import FileSystems
 from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.accounting.parameters import check_choice, check_integer, check_number
 from dpngram.pipelines.bigquery import ReadBigQuery, WriteBigQuery, check_table
+from dpngram.pipelines.dataflow import check_dataflow, is_dataflow, is_dry_run, job_line, waits
 from dpngram.pipelines.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.flags import OneLineParser, add_budget_flags, number_or_text, plan_from_flags, print_error
 from dpngram.pipelines.operator import write_operator_notes
@@ -24,16 +25,14 @@ from dpngram.pipelines.progress import show_metrics, show_progress
 from dpngram.pipelines.reading import INPUT_FORMATS, CheckRecords, InputFormat, ReadDocuments, match_files
 from dpngram.pipelines.report import write_report
 from dpngram.pipelines.running import beam_options, failure_line, keep_memory, make_pipeline, quiet_logging
+from dpngram.pipelines.scaling import default_shards
 from dpngram.pipelines.writing import MANIFEST, WriteRelease, read_manifest, read_whole
 from dpngram.transforms import ExtractLevels
 from dpngram.transforms.keys import KeyProblem
 from dpngram.transforms.validity import PRUNINGS
 
-__all__ = ["extract_files", "run"]
+__all__ = ["extract_files", "make_parser", "run"]
 
-# About this much text in a block of users: large enough that numpy's cost per call vanishes.
-_BYTES_PER_SHARD = 4 << 20
-_SHARDS_RANGE = (16, 4096)
 # Names that this program writes, and names that they have while they are written.
 _OURS = re.compile(
     r"(manifest\.json|report\.html|operator\.json|ngrams-\d\d\.(jsonl|csv|parquet|avro|txt)"
@@ -41,12 +40,18 @@ _OURS = re.compile(
 )
 
 
-def run(argv: Sequence[str]) -> int:
+def make_parser() -> OneLineParser:
+    """All flags of the program."""
     parser = OneLineParser(
         prog="dpngram extract", description="Release n-grams from private text. Any other flag goes to Beam."
     )
     add_budget_flags(parser)
     _add_flags(parser)
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    parser = make_parser()
     flags, rest = parser.parse_known_args(argv)
     quiet_logging(flags.verbose)
     keep_memory()
@@ -58,7 +63,12 @@ def run(argv: Sequence[str]) -> int:
         most_bad = check_number("max_bad_fraction", flags.max_bad_fraction, 0.0, 1.0)
         options = beam_options(rest)
         from_bigquery = input_format.name == "bigquery"
-        size = 0 if from_bigquery else _input_bytes(flags.input)
+        dry_run = is_dry_run(options)
+        if is_dataflow(options):
+            files = {"input": [] if from_bigquery else flags.input, "output": [flags.output]}
+            files["bad_records"] = [flags.bad_records] if flags.bad_records else []
+            check_dataflow(options, files, flags.noise_key, flags.tokenizer)
+        size = 0 if from_bigquery or dry_run else _input_bytes(flags.input)
         for flag, table in [
             *(("input", t) for t in flags.input if from_bigquery),
             ("output_bigquery", flags.output_bigquery),
@@ -70,7 +80,6 @@ def run(argv: Sequence[str]) -> int:
         if flags.resume and flags.noise_key is None:
             raise ParameterError("resume must have the noise_key of the run that it finishes.")
         pipeline = make_pipeline(options, size, verbose=flags.verbose)
-        least, most = _SHARDS_RANGE
         extract = ExtractLevels(
             plan,
             tokenizer=flags.tokenizer,
@@ -79,11 +88,11 @@ def run(argv: Sequence[str]) -> int:
             noise_key=flags.noise_key,
             release=flags.release,
             user_per_document=input_format.name == "text",
-            shards=max(least, min(size // _BYTES_PER_SHARD, most)) if flags.shards is None else flags.shards,
+            shards=default_shards(size) if flags.shards is None else flags.shards,
             checkpoints=None if flags.noise_key is None else flags.output,
         )
         settings = {name: value for name, value in extract.settings().items() if name != "plan"}
-        if not _prepare_output(
+        if not dry_run and not _prepare_output(
             flags.output, plan, settings, flags.output_format, overwrite=flags.overwrite, resume=flags.resume
         ):
             _drop_checkpoints(flags.output)
@@ -98,7 +107,7 @@ def run(argv: Sequence[str]) -> int:
             plan,
             extract,
             output_format=flags.output_format,
-            bad_records=_new_directory("bad_records", flags.bad_records),
+            bad_records=flags.bad_records if dry_run else _new_directory("bad_records", flags.bad_records),
             max_bad_fraction=most_bad,
             output_bigquery=flags.output_bigquery,
         )
@@ -107,6 +116,9 @@ def run(argv: Sequence[str]) -> int:
     try:
         with show_progress(pipeline, plan.max_n, size, quiet=flags.quiet):
             result = pipeline.run()
+            if dry_run or not waits(options):
+                print(job_line(options, result, flags.output))
+                return 0
             with show_metrics(result, quiet=flags.quiet):
                 result.wait_until_finish()
         _drop_checkpoints(flags.output)

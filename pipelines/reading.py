@@ -139,8 +139,8 @@ class ReadDocuments(beam.PTransform):
     def expand(self, pbegin: Any) -> Any:  # (PCollection[DocumentBlock], PCollection[(int, (int, int))])
         read = (
             pbegin
-            | "Patterns" >> beam.Create([json.dumps(self._patterns)])  # one element: a file may match several
-            | "Ranges" >> beam.ParDo(_SplitDoFn(self._format))  # (number, range)
+            | "Start" >> beam.Impulse()  # one element for all patterns: a file may match several
+            | "Ranges" >> beam.ParDo(_SplitDoFn(self._patterns, self._format))  # (number, range)
             | "Spread" >> beam.GroupByKey()  # over the workers
             | "Parse"
             >> beam.ParDo(_ParseDoFn(self._format, self._bad_records)).with_outputs(self.TALLIES, main=self.DOCUMENTS)
@@ -151,11 +151,11 @@ class ReadDocuments(beam.PTransform):
 
 
 class _SplitDoFn(beam.DoFn):
-    def __init__(self, input_format: InputFormat) -> None:
-        self._format = input_format
+    def __init__(self, patterns: list[str], input_format: InputFormat) -> None:
+        self._patterns, self._format = patterns, input_format
 
-    def process(self, patterns: str) -> Iterator[tuple[int, ByteRange]]:
-        files = match_files(json.loads(patterns))
+    def process(self, _start: bytes) -> Iterator[tuple[int, ByteRange]]:
+        files = match_files(self._patterns)
         yield from enumerate(extent for path, size in files.items() for extent in self._format.ranges(path, size))
 
 
@@ -207,13 +207,17 @@ class CheckRecords(beam.PTransform):
         self._most = max_bad_fraction
 
     def expand(self, tallies: beam.PCollection[tuple[int, tuple[int, int]]]) -> beam.PCollection[int]:
-        always = tallies.pipeline | "Always" >> beam.Create([(0, (0, 0))])
+        always = tallies.pipeline | "Start" >> beam.Impulse() | "Always" >> beam.Map(_no_records)
         return (
             (tallies, always)
             | "All" >> beam.Flatten()
             | "Add" >> beam.CombinePerKey(_AddPairs())
             | "Check" >> beam.ParDo(_CheckDoFn(self._most))
         )
+
+
+def _no_records(_start: bytes) -> tuple[int, tuple[int, int]]:
+    return 0, (0, 0)
 
 
 @beam.typehints.with_input_types(beam.typehints.Tuple[int, int])

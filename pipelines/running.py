@@ -31,10 +31,25 @@ _MALLOC = (
 )
 _LOCAL = (None, "DirectRunner", "FnApiRunner")
 # Flags that only Flink's job server knows: Python's Beam asks for them when it has reached it.
-_FLINK = """checkpointing_interval checkpointing_mode checkpoint_timeout_millis externalized_checkpoints_enabled
- retain_externalized_checkpoints_on_cancellation number_of_execution_retries execution_retry_delay savepoint_path
- state_backend state_backend_storage_path max_bundle_size max_bundle_time_mills object_reuse
- latency_tracking_interval auto_watermark_interval finish_bundle_before_checkpointing shutdown_sources_after_idle_ms""".split()
+_FLINK = (
+    "checkpointing_interval",
+    "checkpointing_mode",
+    "checkpoint_timeout_millis",
+    "externalized_checkpoints_enabled",
+    "retain_externalized_checkpoints_on_cancellation",
+    "number_of_execution_retries",
+    "execution_retry_delay",
+    "savepoint_path",
+    "state_backend",
+    "state_backend_storage_path",
+    "max_bundle_size",
+    "max_bundle_time_mills",
+    "object_reuse",
+    "latency_tracking_interval",
+    "auto_watermark_interval",
+    "finish_bundle_before_checkpointing",
+    "shutdown_sources_after_idle_ms",
+)
 
 
 def beam_options(words: Sequence[str]) -> PipelineOptions:
@@ -47,17 +62,34 @@ def beam_options(words: Sequence[str]) -> PipelineOptions:
                 options._add_argparse_args(parser)
             except argparse.ArgumentError:
                 continue  # two of Beam's own classes define the flag
-    if parser.parse_known_args(list(words))[0].runner in ("FlinkRunner", "PortableRunner"):
-        for name in _FLINK:
-            parser.add_argument(f"--{name}")
-    _, unknown = parser.parse_known_args(list(words))
+    words = _plain_dry_run(words)
+    try:
+        if parser.parse_known_args(words)[0].runner in ("FlinkRunner", "PortableRunner"):
+            for name in _FLINK:
+                parser.add_argument(f"--{name}")
+        _, unknown = parser.parse_known_args(words)
+    except argparse.ArgumentError as error:
+        raise ParameterError(f"flag must be valid for Beam: {error}") from None
     if unknown:
         raise ParameterError(f"flag must be one of dpngram's or Beam's, got {unknown[0]!r:.80}.")
-    given = PipelineOptions(list(words))
+    given = PipelineOptions(words)
     # Beam looks at its options for every transform, and makes an argument parser for every look: a fifth of the time it
     # takes to build the graph. Views share what they show, so one of each kind does.
-    object.__setattr__(given, "view_as", functools.cache(given.view_as))
+    object.__setattr__(given, "view_as", _Views(given))
     return given
+
+
+class _Views:
+    """`view_as` with a memory. Transforms that keep the options (Pub/Sub, BigQuery) are pickled without it."""
+
+    def __init__(self, options: PipelineOptions) -> None:
+        self._options, self._view = options, functools.cache(options.view_as)
+
+    def __call__(self, kind: Any) -> Any:
+        return self._view(kind)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (self._options, "view_as")
 
 
 def make_pipeline(options: PipelineOptions, input_bytes: int, *, verbose: bool = False) -> beam.Pipeline:
@@ -71,7 +103,10 @@ def make_pipeline(options: PipelineOptions, input_bytes: int, *, verbose: bool =
     if runner == "DaskRunner":
         raise ParameterError("runner must not be DaskRunner: it drops all outputs but one without an error.")
     if runner not in _LOCAL:
-        return beam.Pipeline(options=options)
+        try:
+            return beam.Pipeline(options=options)
+        except ValueError as error:  # Beam's check of its options for this runner
+            raise ParameterError(f"flag must be valid for {runner}: {error}") from None
     direct: Any = options.view_as(DirectOptions)
     if not any(word.startswith(("--direct_running_mode", "--direct_num_workers")) for word in options._flags):
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -123,6 +158,18 @@ def keep_memory() -> None:
 def quiet_logging(verbose: bool) -> None:
     """Keeps Beam's start-up noise, and tracebacks of a failed worker, off the screen unless asked for."""
     logging.basicConfig(level=logging.INFO if verbose else logging.CRITICAL, stream=sys.stderr, force=True)
+
+
+def _plain_dry_run(words: Sequence[str]) -> list[str]:
+    """`--dry_run` as a switch. Beam wants a value, and takes any, also False, for yes."""
+    plain = []
+    for place, word in enumerate(words):
+        if word == "--dry_run" and all(following.startswith("--") for following in words[place + 1 : place + 2]):
+            word = "--dry_run=True"
+        if word.lower() in ("--dry_run=false", "--dry_run=0"):
+            continue
+        plain.append(word)
+    return plain
 
 
 def _raise(message: str) -> Any:

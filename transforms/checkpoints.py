@@ -25,12 +25,12 @@ _MAC_BYTES = 32
 
 
 class Checkpoints:
-    """The checkpoints of a directory that were there when the graph was built."""
+    """The checkpoints of a directory that were there when the graph was built; none if nobody is to look."""
 
-    def __init__(self, directory: str, settings: str) -> None:
+    def __init__(self, directory: str, settings: str, *, look: bool = True) -> None:
         self._directory, self._settings = directory, settings
         pattern = FileSystems.join(directory, "checkpoint-*.block")
-        self._found = {file.path for file in FileSystems.match([pattern])[0].metadata_list}
+        self._found = {file.path for file in FileSystems.match([pattern])[0].metadata_list} if look else set()
 
     def load(self, round_: Round, binding: beam.PCollection[bytes]) -> beam.PCollection[Level] | None:
         """S_k after this round, if it is known; otherwise None."""
@@ -40,8 +40,8 @@ class Checkpoints:
         name = f"Known{round_.n}-{round_.number + 1}"
         return (
             binding.pipeline
-            | f"{name}/Path" >> beam.Create([path])
-            | f"{name}/Load" >> beam.ParDo(_LoadDoFn(round_), **round_.sides(binding))
+            | f"{name}/Start" >> beam.Impulse()
+            | f"{name}/Load" >> beam.ParDo(_LoadDoFn(round_, path), **round_.sides(binding))
         )
 
     def save(self, round_: Round, binding: beam.PCollection[bytes]) -> beam.PTransform:
@@ -54,8 +54,12 @@ class Checkpoints:
 
 
 class _LoadDoFn(RoundDoFn):
-    def process(self, path: str, binding: bytes = b"") -> Iterator[Level]:
-        with FileSystems.open(path, compression_type="uncompressed") as file:
+    def __init__(self, round_: Round, path: str) -> None:
+        super().__init__(round_)
+        self._path = path
+
+    def process(self, _start: bytes, binding: bytes = b"") -> Iterator[Level]:
+        with FileSystems.open(self._path, compression_type="uncompressed") as file:
             stored = bytes(file.read())
         mac, data = stored[:_MAC_BYTES], stored[_MAC_BYTES:]
         if not hmac.compare_digest(mac, self._source.seal(_name(self._round), binding, data)):

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.options.pipeline_options import TestOptions
 from apache_beam.transforms.window import GlobalWindows
 
 from dpngram.accounting import ExtractionPlan, ParameterError
@@ -161,7 +162,7 @@ class ExtractLevels(beam.PTransform):
         if self._checkpoints is not None:
             if documents.windowing.windowfn != GlobalWindows():
                 raise ParameterError("checkpoints must be left out in windows: they hold one release.")
-            checkpoints = Checkpoints(self._checkpoints, randomness.settings)
+            checkpoints = Checkpoints(self._checkpoints, randomness.settings, look=not _is_dry_run(documents.pipeline))
         for n in range(1, self._plan.max_n + 1):
             rounds = [
                 Round(self._policy, n, number, randomness, self._pruning)
@@ -204,7 +205,8 @@ class ExtractLevels(beam.PTransform):
 
     def _randomness(self, pipeline: beam.Pipeline) -> Randomness:
         key = self._noise_key or _fresh_key(pipeline)
-        key.create_if_missing()
+        if not _is_dry_run(pipeline):
+            key.create_if_missing()
         application = pipeline._current_transform().full_label
         return Randomness(key, self._release, application, settings_digest(self.settings()))
 
@@ -225,6 +227,12 @@ class ExtractNgrams(ExtractLevels):
 class _RowsDoFn(beam.DoFn):
     def process(self, table: GramTable) -> Iterator[Ngram]:
         yield from table.rows()
+
+
+def _is_dry_run(pipeline: beam.Pipeline) -> bool:
+    """Whether a remote job is only translated: then no file system is asked for anything. Local runners run."""
+    remote = type(pipeline.runner).__name__ not in _LOCAL_RUNNERS
+    return remote and bool(pipeline._options.view_as(TestOptions).dry_run)
 
 
 def _fresh_key(pipeline: beam.Pipeline) -> KeyReference:

@@ -96,10 +96,14 @@ class CollectTokens(beam.PTransform):
             blocks = (parts, self._released) | "WithReleased" >> beam.Flatten().with_output_types(Block)
         return (
             blocks
-            | "Gather" >> beam.WithKeys(0).with_output_types(tuple[int, Block])
+            | "Gather" >> beam.Map(_to_one_key)
             | "Together" >> beam.GroupByKey()
             | "Sort" >> beam.ParDo(_CollectDoFn(self._round))
         )
+
+
+def _to_one_key(block: Block) -> tuple[int, Block]:
+    return 0, block
 
 
 class _CollectDoFn(beam.DoFn):

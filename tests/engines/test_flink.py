@@ -25,7 +25,7 @@ from dpngram.pipelines.stream import stream_messages
 from dpngram.transforms import ExtractLevels
 
 HERE = Path(__file__).parent
-BUDGET = "--epsilon 20 --delta 0.1 --max_n 3 --max_contributions 12 --eta 0.1".split()
+BUDGET = ["--epsilon", "20", "--delta", "0.1", "--max_n", "3", "--max_contributions", "12", "--eta", "0.1"]
 TIMEOUT = 240
 
 for tool in ("java", "mvn"):

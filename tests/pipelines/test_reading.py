@@ -77,8 +77,8 @@ def test_header_lines_are_skipped_once_per_file(tmp_path):
     (tmp_path / "a").write_bytes(b"h1\nh2\na\nb\n")
     (tmp_path / "b").write_bytes(b"h1\nh2\n")
     (tmp_path / "c").write_bytes(b"h1")
-    split = reading._SplitDoFn(reading.InputFormat(name="text", skip_header_lines=2))
-    ranges = [extent for _, extent in split.process(json.dumps([str(tmp_path / "*")]))]
+    split = reading._SplitDoFn([str(tmp_path / "*")], reading.InputFormat(name="text", skip_header_lines=2))
+    ranges = [extent for _, extent in split.process(b"")]
     assert [r[:3] for r in ranges] == [(str(tmp_path / "a"), 6, 10)]
     assert list(read_lines(ranges[0], 2)) == [b"a\nb\n"]
 

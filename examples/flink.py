@@ -122,6 +122,7 @@ class FlinkCluster:
         directory: for logs and temporary files.
         task_managers: how many; each has two slots, so that one can be lost.
         heap: of each TaskManager, in MiB.
+        worker_memory: the most that a Python worker may take for its data, in MiB; beyond, it fails.
         settings: more of Flink's configuration.
     """
 
@@ -132,11 +133,12 @@ class FlinkCluster:
         *,
         task_managers: int = 2,
         heap: int = 512,
+        worker_memory: int | None = None,
         settings: dict[str, str] | None = None,
     ) -> None:
         self.home, self.directory = home, directory
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._task_managers, self._heap = task_managers, heap
+        self._task_managers, self._heap, self._worker_memory = task_managers, heap, worker_memory
         self._rest, self._rpc, self._jobs = _free_ports(3)
         self._settings = settings or {}
 
@@ -160,7 +162,9 @@ class FlinkCluster:
         )
         (self.directory / "log4j2.properties").write_text(_LOGGING)
         worker = self.directory / "worker.sh"
-        worker.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(__file__)} worker "$@"\n')
+        limit = "" if self._worker_memory is None else f"ulimit -d {self._worker_memory * 1024}\n"
+        command = f'exec {shlex.quote(sys.executable)} {shlex.quote(__file__)} worker "$@"\n'
+        worker.write_text(f"#!/bin/sh\n{limit}{command}")
         worker.chmod(0o755)
         try:
             self._start()
@@ -334,6 +338,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Run a dpngram command on a Flink cluster of its own, on this machine."
     )
     parser.add_argument("--task_managers", type=int, default=2)
+    parser.add_argument("--worker_memory", type=int, metavar="MIB", help="most data of a Python worker (default: any)")
     parser.add_argument("--logs", help="directory that keeps the logs (default: thrown away)")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="-- extract ..., or nothing: only fetch")
     given = parser.parse_args(argv)
@@ -344,7 +349,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     with contextlib.ExitStack() as held:
         logs = given.logs or held.enter_context(tempfile.TemporaryDirectory(prefix="dpngram-flink-"))
-        cluster = held.enter_context(FlinkCluster(home, Path(logs).absolute(), task_managers=given.task_managers))
+        cluster = held.enter_context(
+            FlinkCluster(
+                home, Path(logs).absolute(), task_managers=given.task_managers, worker_memory=given.worker_memory
+            )
+        )
         program = [sys.executable, "-m", "dpngram.pipelines.cli", *command, *cluster.flags]
         return subprocess.run(program, check=False).returncode
 

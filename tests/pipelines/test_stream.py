@@ -1,0 +1,141 @@
+"""`dpngram stream` without an engine: its flags, its messages, its windows on disk. Engines run it in tests/engines."""
+
+import json
+import time
+
+import apache_beam as beam
+import pytest
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.window import FixedWindows, SlidingWindows, TimestampedValue
+from helpers.runs import files, small_corpus
+
+from dpngram.accounting import ParameterError, plan_extraction
+from dpngram.pipelines.cli import main
+from dpngram.pipelines.stream import ParseMessages, stream_messages
+from dpngram.transforms import ExtractLevels
+from dpngram.transforms.testing import exact_plan
+
+FLAGS = {
+    "--epsilon": "4",
+    "--delta": "1e-6",
+    "--max_n": "2",
+    "--max_contributions": "10",
+    "--window": "60",
+    "--output": "out",
+    "--noise_key": "key",
+}
+
+
+def stream(directory, **changes):
+    flags = {**FLAGS, "--input": str(directory / "*.jsonl"), **{f"--{name}": value for name, value in changes.items()}}
+    words = [word for flag, value in flags.items() if value is not None for word in (flag, str(value))]
+    try:
+        return main(["stream", *words])
+    except SystemExit as stop:
+        return stop.code
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"window": 0}, "window must be"),
+        ({"window": "long"}, "window must be"),
+        ({"period": 120}, "period must be at most the window"),
+        ({"period": 20, "windows": 2, "runner": "PrismRunner"}, "windows must be at least 3"),
+        ({"noise_key": None}, "noise_key must be given"),
+        ({"input": None}, "input must be given, or subscription"),
+        ({"subscription": "projects/p/subscriptions/s"}, "and not both"),
+        ({"input": "nowhere/*.jsonl"}, "input must be a pattern in a directory that exists"),
+        ({"max_delay": -1}, "max_delay must be"),
+        ({"poll": 0}, "poll must be"),
+        ({"output_format": "xml"}, "output_format must be"),
+        ({"runner": "DaskRunner"}, "runner must not be DaskRunner"),
+        ({}, "runner must be one for streams"),
+        ({"frobnicate": 1}, "flag must be one of dpngram's or Beam's"),
+    ],
+)
+def test_one_line_and_status_2(tmp_path, monkeypatch, capsys, changes, message):
+    monkeypatch.chdir(tmp_path)
+    assert stream(tmp_path, **changes) == 2
+    errors = capsys.readouterr().err
+    assert message in errors
+    assert errors.count("\n") == 1
+
+
+def test_messages_have_their_own_time():
+    arrival = 1_000_000.0
+    good = [
+        {"user": "a", "text": "x", "time": arrival - 5},
+        {"user": "b", "text": "x", "time": "1970-01-12T13:46:30Z"},
+        {"user": "c", "text": "x", "time": "1970-01-12T15:46:30+02:00"},
+        {"user": "d", "text": "x", "time": "1970-01-12T13:46:30"},
+        {"user": "e", "text": ["x", "y"], "time": arrival + 59},
+    ]
+    bad = [
+        {"user": "f", "text": "x", "time": arrival + 61},  # from the future
+        {"user": "g", "text": "x", "time": "yesterday"},
+        {"user": "h", "text": "x", "time": True},
+        {"user": "i", "text": "x", "time": None},
+        {"user": "j", "text": "x", "time": 1e300},
+        {"user": "k", "text": "x", "time": float("nan")},
+        {"user": "l", "text": "x"},
+        {"user": "m", "time": arrival},
+        ["n"],
+    ]
+    messages = [json.dumps(message).encode() for message in good + bad] + [b"{", b"\xff", b"[" * 10_000]
+
+    class Stamp(beam.DoFn):
+        def process(self, element, timestamp=beam.DoFn.TimestampParam):
+            yield element[0], timestamp.micros / 1e6
+
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        stamped = (
+            pipeline
+            | beam.Create(messages)
+            | beam.Map(lambda message: TimestampedValue(message, arrival))
+            | ParseMessages("user", "text", "time")
+            | beam.ParDo(Stamp())
+        )
+        expected = [("a", arrival - 5), *((user, 999_990.0) for user in "bcd"), ("e", arrival + 59)]
+        assert_that(stamped, equal_to(expected))
+
+
+def release(output, posts, window, plan):
+    now = time.time()
+    extract = ExtractLevels(plan, noise_key=str(output) + ".key", shards=4, bound_windows=True)
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        messages = (
+            pipeline
+            | beam.Create([json.dumps({**post, "time": at}) for at, post in posts])
+            | beam.Map(lambda message: TimestampedValue(message.encode(), now))
+        )
+        stream_messages(messages, ("user", "text", "time"), window, str(output), plan, extract)
+
+
+def test_a_directory_for_each_window_with_a_release(tmp_path):
+    """The second window has one post, which cannot be released; nothing tells that it was there."""
+    rows = small_corpus(200)
+    plan = plan_extraction(epsilon=20, delta=1e-5, max_n=2, max_contributions=12, windows=3)
+    posts = [(30, row) for row in rows] + [(90, rows[0])] + [(150, row) for row in rows]
+    release(tmp_path / "out", posts, FixedWindows(60), plan)
+    names = [f"1970-01-01T00-0{2 * i}-00Z--1970-01-01T00-0{2 * i + 1}-00Z" for i in range(2)]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
+    for name in names:
+        manifest = json.loads((tmp_path / "out" / name / "manifest.json").read_text())
+        assert manifest["released"] > 10
+        assert "at most 3 windows" in manifest["guarantee"]
+    first, second = (files(tmp_path / "out" / name) for name in names)
+    assert first["ngrams-01.jsonl"] != second["ngrams-01.jsonl"]  # each window has noise of its own
+
+
+def test_the_bound_is_on_with_one_window(tmp_path):
+    rows = small_corpus(200)
+    plan = plan_extraction(epsilon=20, delta=1e-5, max_n=2, max_contributions=12)
+    release(tmp_path / "out", [(at, row) for at in (30, 90, 150) for row in rows], FixedWindows(60), plan)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["1970-01-01T00-00-00Z--1970-01-01T00-01-00Z"]
+
+
+def test_plans_without_privacy_are_refused(tmp_path):
+    with pytest.raises(ParameterError, match="plan must be one that gives privacy"):
+        release(tmp_path / "out", [], SlidingWindows(60, 60), exact_plan(max_n=1, threshold=1.0))

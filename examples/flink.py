@@ -132,7 +132,7 @@ class FlinkCluster:
         directory: Path,
         *,
         task_managers: int = 2,
-        heap: int = 512,
+        heap: int = 1024,
         worker_memory: int | None = None,
         settings: dict[str, str] | None = None,
     ) -> None:
@@ -162,7 +162,11 @@ class FlinkCluster:
         )
         (self.directory / "log4j2.properties").write_text(_LOGGING)
         worker = self.directory / "worker.sh"
-        limit = "" if self._worker_memory is None else f"ulimit -d {self._worker_memory * 1024}\n"
+        limit = (
+            ""
+            if self._worker_memory is None
+            else f"export MALLOC_ARENA_MAX=1\nulimit -d {self._worker_memory * 1024}\n"
+        )
         command = f'exec {shlex.quote(sys.executable)} {shlex.quote(__file__)} worker "$@"\n'
         worker.write_text(f"#!/bin/sh\n{limit}{command}")
         worker.chmod(0o755)
@@ -213,8 +217,11 @@ class FlinkCluster:
     def python_workers(self) -> list[int]:
         """The process ids of the Python workers that run now."""
         found = []
+        mine = {process.pid for process in self.processes.values()}
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
+                if os.getpgid(int(entry.name)) not in mine:
+                    continue
                 command = (entry / "cmdline").read_bytes().split(b"\0")
                 if __file__.encode() in command and b"worker" in command:
                     found.append(int(entry.name))
@@ -257,6 +264,7 @@ class FlinkCluster:
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": "10",
             "restart-strategy.fixed-delay.delay": "1 s",
+            "cluster.uncaught-exception-handling": "FAIL",  # out of memory is the end of a process, not of a thread
             "heartbeat.interval": "2000",
             "heartbeat.timeout": "10000",
             "io.tmp.dirs": str(self.directory / "temporary"),
@@ -338,6 +346,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Run a dpngram command on a Flink cluster of its own, on this machine."
     )
     parser.add_argument("--task_managers", type=int, default=2)
+    parser.add_argument("--heap", type=int, default=1024, metavar="MIB", help="of a TaskManager (default 1024)")
     parser.add_argument("--worker_memory", type=int, metavar="MIB", help="most data of a Python worker (default: any)")
     parser.add_argument("--logs", help="directory that keeps the logs (default: thrown away)")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="-- extract ..., or nothing: only fetch")
@@ -351,7 +360,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         logs = given.logs or held.enter_context(tempfile.TemporaryDirectory(prefix="dpngram-flink-"))
         cluster = held.enter_context(
             FlinkCluster(
-                home, Path(logs).absolute(), task_managers=given.task_managers, worker_memory=given.worker_memory
+                home,
+                Path(logs).absolute(),
+                task_managers=given.task_managers,
+                heap=given.heap,
+                worker_memory=given.worker_memory,
+                # A stream that starts anew has forgotten which windows its users were in.
+                settings={"restart-strategy.type": "none"} if command[0] == "stream" else {},
             )
         )
         program = [sys.executable, "-m", "dpngram.pipelines.cli", *command, *cluster.flags]

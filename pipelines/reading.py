@@ -20,7 +20,15 @@ from dpngram.pipelines.parsing import BadRecord, Fields, Parsed, parse_jsonl, pa
 from dpngram.pipelines.tables import parquet_groups, read_avro, read_csv, read_parquet
 from dpngram.transforms.documents import DocumentBlock
 
-__all__ = ["INPUT_FORMATS", "CheckRecords", "InputFormat", "ReadDocuments", "TooManyBadRecords", "match_files"]
+__all__ = [
+    "INPUT_FORMATS",
+    "CheckRecords",
+    "InputFormat",
+    "ReadDocuments",
+    "TooManyBadRecords",
+    "is_damage",
+    "match_files",
+]
 
 INPUT_FORMATS = ("jsonl", "csv", "tsv", "parquet", "avro", "text", "bigquery")
 
@@ -57,7 +65,7 @@ class InputFormat:
         try:
             yield from self._read(extent)
         except Exception as error:
-            if not _is_damage(error, extent.compression):
+            if not is_damage(error, extent.compression):
                 raise  # a failure of the filesystem: the runner tries again
             yield Parsed([], 1, [BadRecord("unreadable", 0, 0)])
 
@@ -97,7 +105,7 @@ class InputFormat:
             return sum(len(file.readline()) for _ in range(self._skipped))
 
 
-def _is_damage(error: Exception, compression: str) -> bool:
+def is_damage(error: Exception, compression: str) -> bool:
     """Whether a file is broken, rather than out of reach for the moment."""
     if isinstance(error, OSError):
         # Some decompressors report broken data as an error of the file.

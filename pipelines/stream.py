@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
@@ -22,7 +24,7 @@ from dpngram.pipelines.polling import PollFiles
 from dpngram.pipelines.running import beam_options, failure_line, keep_memory, make_pipeline, quiet_logging
 from dpngram.pipelines.writing import WriteWindows
 from dpngram.transforms import ExtractLevels
-from dpngram.transforms.keys import KeyProblem
+from dpngram.transforms.keys import KeyProblem, KeyReference
 from dpngram.transforms.validity import PRUNINGS
 
 __all__ = ["ParseMessages", "run", "stream_messages"]
@@ -44,18 +46,13 @@ def run(argv: Sequence[str]) -> int:
     try:
         plan = plan_from_flags(flags)
         check_choice("output_format", flags.output_format, tuple(OUTPUT_FORMATS))
-        window, delay = _windows(flags), check_number("max_delay", flags.max_delay, 0.0, 1e9)
-        if (flags.input is None) == (flags.subscription is None):
-            raise ParameterError("input must be given, or subscription, and not both.")
-        if flags.noise_key is None:
-            raise ParameterError(
-                "noise_key must be given: the record beside it keeps a stream that is started again from "
-                "releasing a window twice."
-            )
+        window = _windows(flags)
+        _check_source(flags)
+        _check_key(flags.noise_key, flags.output)
         options = beam_options(rest)
         options.view_as(StandardOptions).streaming = True
         pipeline = make_pipeline(options, 0, verbose=flags.verbose)
-        messages = _read(pipeline, flags, delay)
+        messages = _read(pipeline, flags)
         extract = ExtractLevels(
             plan,
             tokenizer=flags.tokenizer,
@@ -80,7 +77,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def stream_messages(
-    messages: beam.PCollection[bytes],
+    messages: beam.PCollection[tuple[bytes, float]],
     fields: tuple[str, str, str | None],
     window: FixedWindows | SlidingWindows,
     output: str,
@@ -100,7 +97,7 @@ def stream_messages(
 
 
 class ParseMessages(beam.PTransform):
-    """JSON messages -> (user, text), stamped with their own time, or that of their arrival.
+    """(JSON message, arrival) -> (user, text), stamped with their own time, or that of their arrival.
 
     Privacy: the watermark comes from the source's clock, never from the messages: one message stamped far in the future
     must not make everybody else late. A message that cannot be used is counted and left out; its content is in no
@@ -112,7 +109,7 @@ class ParseMessages(beam.PTransform):
         super().__init__()
         self._fields = (user_field, text_field, time_field)
 
-    def expand(self, messages: beam.PCollection[bytes]) -> beam.PCollection[Any]:
+    def expand(self, messages: beam.PCollection[tuple[bytes, float]]) -> beam.PCollection[Any]:
         return messages | "Fields" >> beam.ParDo(_ParseDoFn(*self._fields))
 
 
@@ -121,17 +118,19 @@ class _ParseDoFn(beam.DoFn):
         self._user, self._text, self._time = user_field, text_field, time_field
         self._bad = Metrics.counter("dpngram", "bad_documents")
 
-    def process(self, message: bytes, arrival: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
+    def process(self, arrived: tuple[bytes, float]) -> Iterator[Any]:
+        message, arrival = arrived
         try:
             record = json.loads(message)
             user, text = record[self._user], record[self._text]
-            moment = arrival.micros / 1e6 if self._time is None else _seconds(record[self._time])
-            if not -6e10 < moment < arrival.micros / 1e6 + _MOST_AHEAD:
+            json.dumps([user, text], ensure_ascii=False).encode()  # half a surrogate pair is no text for a coder
+            moment = arrival if self._time is None else _seconds(record[self._time])
+            if not -6e10 < moment < arrival + _MOST_AHEAD:
                 raise ValueError
-        except (ValueError, TypeError, LookupError, RecursionError):
+        except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
             self._bad.inc()
-            return
-        yield TimestampedValue((user, text), Timestamp(moment))
+        else:
+            yield TimestampedValue((user, text), Timestamp(moment))
 
 
 def _seconds(moment: Any) -> float:
@@ -154,20 +153,50 @@ def _windows(flags: argparse.Namespace) -> FixedWindows | SlidingWindows:
     return SlidingWindows(size, period)
 
 
-def _read(pipeline: beam.Pipeline, flags: argparse.Namespace, delay: float) -> beam.PCollection[bytes]:
-    """Messages as bytes, in the global window, at the time of their arrival."""
+def _check_source(flags: argparse.Namespace) -> None:
+    if (flags.input is None) == (flags.subscription is None):
+        raise ParameterError("input must be given, or subscription, and not both.")
+    if flags.subscription is not None:
+        for name in ("max_delay", "poll", "duration"):
+            if getattr(flags, name) is not None:
+                raise ParameterError(f"{name} must be left out with subscription: Pub/Sub has its own clock.")
+    elif FileSystems.get_scheme(flags.input) is None:
+        flags.input = os.path.abspath(flags.input)
+        if not os.path.isdir(os.path.dirname(flags.input)):
+            raise ParameterError(f"input must be a pattern in a directory that exists, got {flags.input!r}.")
+
+
+def _check_key(reference: str | None, output: str) -> None:
+    """A stream is restarted, so its key must last and stay; beside it lie names of all windows that had data."""
+    if reference is None:
+        raise ParameterError("noise_key must be given: a stream that is started again needs the same noise.")
+    key = KeyReference.parse(reference)
+    if key.scheme == "gcp-secret" and not re.search(r"/versions/\d+$", key.location):
+        raise ParameterError("noise_key must name a version of the secret (/versions/N): a stream outlives a rotation.")
+    if key.scheme == "file" and FileSystems.get_scheme(output) is None:
+        output = os.path.abspath(output)
+    if key.scheme == "file" and key.location.startswith(output.rstrip("/") + "/"):
+        raise ParameterError("noise_key must not be in the output: what lies beside it tells which windows had data.")
+
+
+def _read(pipeline: beam.Pipeline, flags: argparse.Namespace) -> beam.PCollection[tuple[bytes, float]]:
+    """(message, arrival), in the global window."""
     if flags.subscription is not None:
         from apache_beam.io import ReadFromPubSub
 
-        return pipeline | "Read" >> ReadFromPubSub(subscription=flags.subscription)
-    poll = check_number("poll", flags.poll, 0.1, 1e6)
+        messages = pipeline | "Read" >> ReadFromPubSub(subscription=flags.subscription)
+        return messages | "Arrival" >> beam.ParDo(_ArrivalDoFn())
+    delay = check_number("max_delay", 60.0 if flags.max_delay is None else flags.max_delay, 0.0, 1e9)
+    interval = check_number("poll", 5.0 if flags.poll is None else flags.poll, 0.1, 1e6)
     stop = None
     if flags.duration is not None:
         stop = time.time() + check_number("duration", flags.duration, 0.0, 1e9)
-    directory = FileSystems.split(flags.input)[0]
-    if not directory or not FileSystems.exists(directory):
-        raise ParameterError(f"input must be a pattern in a directory that exists, got {flags.input!r}.")
-    return pipeline | "Read" >> PollFiles(flags.input, interval=poll, delay=delay, stop=stop)
+    return pipeline | "Read" >> PollFiles(flags.input, interval=interval, delay=delay, stop=stop)
+
+
+class _ArrivalDoFn(beam.DoFn):
+    def process(self, message: bytes, published: Any = beam.DoFn.TimestampParam) -> Iterator[tuple[bytes, float]]:
+        yield message, published.micros / 1e6
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
@@ -183,15 +212,15 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     windows.add_argument("--window", type=number_or_text, required=True, help="length of a window in seconds")
     windows.add_argument("--period", type=number_or_text, help="a new window every so many seconds (default: --window)")
     windows.add_argument(
-        "--max_delay", type=number_or_text, default=60.0, help="seconds to wait for messages of a window (default 60)"
+        "--max_delay", type=number_or_text, help="files: seconds to wait for messages of a window (default 60)"
     )
-    windows.add_argument("--poll", type=number_or_text, default=5.0, help="look for files every so many seconds")
-    windows.add_argument("--duration", type=number_or_text, help="end after so many seconds (default: never)")
+    windows.add_argument("--poll", type=number_or_text, help="files: look every so many seconds (default 5)")
+    windows.add_argument("--duration", type=number_or_text, help="files: end after so many seconds (default: never)")
     how = parser.add_argument_group("extraction")
     how.add_argument("--tokenizer", default="words", help="as for dpngram extract (default words)")
     how.add_argument("--sentences", action="store_true", help="n-grams do not cross the end of a sentence")
     how.add_argument("--pruning", default="both", help=f"one of: {', '.join(PRUNINGS)} (default both; plus needs both)")
-    how.add_argument("--noise_key", help="file:PATH, env:NAME or gcp-secret:NAME; must be given")
+    how.add_argument("--noise_key", help="file:PATH, env:NAME or gcp-secret:NAME/versions/N; must be given")
     how.add_argument("--release", default="", help="label of the stream, with a key that is used again")
     how.add_argument("--shards", type=number_or_text, default=16, help="blocks of users in a window (default 16)")
     how.add_argument("--verbose", action="store_true", help="show Beam's messages, and tracebacks")

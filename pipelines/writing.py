@@ -20,6 +20,7 @@ from apache_beam.io.filesystems import FileSystems
 from dpngram.accounting import POLICIES, ExtractionPlan, ParameterError, guarantee_in_words
 from dpngram.pipelines.encoding import OUTPUT_FORMATS
 from dpngram.transforms import GramTable
+from dpngram.transforms.keys import KeyProblem
 from dpngram.transforms.released import EMPTY_TABLE, empty_table
 
 __all__ = ["MANIFEST", "WriteRelease", "WriteWindows", "read_manifest", "read_whole", "write_whole"]
@@ -73,7 +74,8 @@ class WriteWindows(beam.PTransform):
     """{n: PCollection[GramTable]} in windows -> a directory for each window in which something was released.
 
     Privacy: a window without a release has no level 1, and so no element here: no directory, no manifest. A
-    directory is named by the bounds of its window, which are not from the data.
+    directory is named by the bounds of its window, which are not from the data. A window that has a release already
+    gets no second one: the job stops.
     """
 
     def __init__(
@@ -97,14 +99,14 @@ class _Writer:
             raise ParameterError(f"plan must be one that gives privacy, got {type(plan).__name__}.")
         self._directory, self._plan, self._settings, self._format = directory, plan, settings, output_format
 
-    def write(self, name: str, tables: dict[str, GramTable], more: dict[str, Any]) -> str:
+    def write(self, name: str, tables: dict[str, GramTable], more: dict[str, Any], *, once: bool = False) -> str:
+        """`once`: another release under this name is an error, not something to replace."""
         directory = FileSystems.join(self._directory, name) if name else self._directory
-        if not FileSystems.exists(directory):
-            with contextlib.suppress(FileExistsError, BeamIOError):  # another try of the same release made it
-                FileSystems.mkdirs(directory)
-        levels, previous = [], EMPTY_TABLE
+        contents, levels, previous = {}, [], EMPTY_TABLE
         for n in range(1, self._plan.max_n + 1):
-            levels.append(self._write_level(directory, n, tables[f"n{n}"], previous))
+            level, data = self._level(n, tables[f"n{n}"], previous)
+            contents[level["file"]] = data
+            levels.append(level)
             previous = tables[f"n{n}"]
         manifest = {
             "format_version": MANIFEST_VERSION,
@@ -118,26 +120,32 @@ class _Writer:
             "settings": self._settings,
             "plan": json.loads(self._plan.to_json()),
         }
+        contents[MANIFEST] = (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode()
         path = str(FileSystems.join(directory, MANIFEST))
-        write_whole(path, (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode())
+        if once and FileSystems.exists(path) and read_whole(path) != contents[MANIFEST]:
+            raise KeyProblem("noise_key: a window of the output has a release already, with other noise or data.")
+        if not FileSystems.exists(directory):
+            with contextlib.suppress(FileExistsError, BeamIOError):  # another try of the same release made it
+                FileSystems.mkdirs(directory)
+        for file, data in contents.items():  # the manifest is the last
+            write_whole(FileSystems.join(directory, file), data)
         return path
 
-    def _write_level(self, directory: str, n: int, table: GramTable, previous: GramTable) -> dict[str, Any]:
+    def _level(self, n: int, table: GramTable, previous: GramTable) -> tuple[dict[str, Any], bytes]:
         encoding = OUTPUT_FORMATS[self._format]
-        name = f"ngrams-{n:02d}.{encoding.suffix}"
         data = encoding.encode(table if len(table) else empty_table(n))
-        write_whole(FileSystems.join(directory, name), data)
         valid = int(previous.next_valid)
-        return {
+        level = {
             "n": n,
             "released": len(table),
             "sigma": self._plan.level(n).sigma,
             "rho": float(table.rho) if len(table) else self._plan.threshold(n, len(previous), valid),
             "valid": valid if n > 1 else None,
-            "file": name,
+            "file": f"ngrams-{n:02d}.{encoding.suffix}",
             "bytes": len(data),
             "sha256": hashlib.sha256(data).hexdigest(),
         }
+        return level, data
 
 
 class _WriteDoFn(beam.DoFn):
@@ -152,7 +160,7 @@ class _WriteWindowDoFn(beam.DoFn):
     def __init__(self, writer: _Writer) -> None:
         self._writer = writer
 
-    def process(self, n1: GramTable, window: Any = beam.DoFn.WindowParam, **tables: GramTable) -> Iterator[str]:
+    def process(self, n1: GramTable, window: Any = beam.DoFn.WindowParam, **tables: Any) -> Iterator[str]:
         bounds = {"start": window.start.to_rfc3339(), "end": window.end.to_rfc3339()}
         name = "--".join(bounds.values()).replace(":", "-")
-        yield self._writer.write(name, {"n1": n1, **tables}, {"window": bounds})
+        yield self._writer.write(name, {"n1": n1, **tables}, {"window": bounds}, once=True)

@@ -142,8 +142,8 @@ class KeySource:
         return Prf(derive_key(self._master, "digest", purpose, *self._names))
 
     def name(self, purpose: str, data: bytes) -> bytes:
-        """A name of 16 bytes that tells nothing without the key."""
-        return derive_key(self._master, "name", purpose, *self._names, data)[:16]
+        """A name of 16 bytes that tells nothing without the key, and is the same for all releases with this key."""
+        return derive_key(self._master, "name", purpose, data)[:16]
 
     def verify(self, check: int) -> None:
         """Refuses data that a worker with another key, or with other settings, has prepared."""

@@ -17,7 +17,7 @@ from pathlib import Path
 import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.transforms.window import FixedWindows, TimestampedValue
+from apache_beam.transforms.window import FixedWindows
 from helpers.runs import files, jsonl, small_corpus
 
 from dpngram.accounting import plan_extraction
@@ -110,12 +110,9 @@ def test_killed_in_the_middle(cluster, corpus, tmp_path, victim):
         cluster.kill("taskmanager1")
     else:
         os.kill(cluster.python_workers()[0], signal.SIGKILL)
-    _, errors = process.communicate(timeout=TIMEOUT)
+    finish(process)
     if victim == "TaskManager":
         cluster.start_task_manager(1)
-    if process.returncode != 0:  # Flink gave up: then the same command with --resume finishes the release
-        assert not (tmp_path / "out" / "manifest.json").exists(), errors
-        finish(start("extract", "--resume", "--output", tmp_path / "out", *flags, *cluster.flags))
     assert files(tmp_path / "out") == expected
 
 
@@ -135,7 +132,7 @@ def release_in_batch(messages, flags, output):
     plan = plan_extraction(epsilon=20, delta=0.1, max_n=3, max_contributions=12, eta=0.1, windows=20)
     extract = ExtractLevels(plan, noise_key=str(flags["--noise_key"]), shards=4, bound_windows=True)
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
-        lines = pipeline | beam.Create(messages) | beam.Map(lambda line: TimestampedValue(line, time.time()))
+        lines = pipeline | beam.Create(messages) | beam.Map(lambda line: (line, time.time()))
         stream_messages(lines, ("user", "text", "time"), FixedWindows(5), str(output), plan, extract)
 
 

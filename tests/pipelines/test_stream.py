@@ -1,17 +1,21 @@
 """`dpngram stream` without an engine: its flags, its messages, its windows on disk. Engines run it in tests/engines."""
 
+import gzip
 import json
+import threading
 import time
 
 import apache_beam as beam
 import pytest
+from apache_beam.io.restriction_trackers import OffsetRange
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
-from apache_beam.transforms.window import FixedWindows, SlidingWindows, TimestampedValue
+from apache_beam.transforms.window import FixedWindows, SlidingWindows
 from helpers.runs import files, small_corpus
 
 from dpngram.accounting import ParameterError, plan_extraction
 from dpngram.pipelines.cli import main
+from dpngram.pipelines.polling import PollFiles, _OneAfterAnother
 from dpngram.pipelines.stream import ParseMessages, stream_messages
 from dpngram.transforms import ExtractLevels
 from dpngram.transforms.testing import exact_plan
@@ -48,6 +52,9 @@ def stream(directory, **changes):
         ({"subscription": "projects/p/subscriptions/s"}, "and not both"),
         ({"input": "nowhere/*.jsonl"}, "input must be a pattern in a directory that exists"),
         ({"max_delay": -1}, "max_delay must be"),
+        ({"input": None, "subscription": "projects/p/subscriptions/s", "poll": 3}, "poll must be left out"),
+        ({"noise_key": "out/key"}, "noise_key must not be in the output"),
+        ({"noise_key": "gcp-secret:projects/p/secrets/s"}, "noise_key must name a version"),
         ({"poll": 0}, "poll must be"),
         ({"output_format": "xml"}, "output_format must be"),
         ({"runner": "DaskRunner"}, "runner must not be DaskRunner"),
@@ -81,9 +88,12 @@ def test_messages_have_their_own_time():
         {"user": "k", "text": "x", "time": float("nan")},
         {"user": "l", "text": "x"},
         {"user": "m", "time": arrival},
+        {"user": "o", "text": "\ud800", "time": arrival},
+        {"user": "\ud800", "text": "x", "time": arrival},
         ["n"],
     ]
     messages = [json.dumps(message).encode() for message in good + bad] + [b"{", b"\xff", b"[" * 10_000]
+    messages.append(b'{"user": "p", "text": "x", "time": ' + b"9" * 400 + b"}")
 
     class Stamp(beam.DoFn):
         def process(self, element, timestamp=beam.DoFn.TimestampParam):
@@ -93,7 +103,7 @@ def test_messages_have_their_own_time():
         stamped = (
             pipeline
             | beam.Create(messages)
-            | beam.Map(lambda message: TimestampedValue(message, arrival))
+            | beam.Map(lambda message: (message, arrival))
             | ParseMessages("user", "text", "time")
             | beam.ParDo(Stamp())
         )
@@ -108,7 +118,7 @@ def release(output, posts, window, plan):
         messages = (
             pipeline
             | beam.Create([json.dumps({**post, "time": at}) for at, post in posts])
-            | beam.Map(lambda message: TimestampedValue(message.encode(), now))
+            | beam.Map(lambda message: (message.encode(), now))
         )
         stream_messages(messages, ("user", "text", "time"), window, str(output), plan, extract)
 
@@ -134,6 +144,68 @@ def test_the_bound_is_on_with_one_window(tmp_path):
     plan = plan_extraction(epsilon=20, delta=1e-5, max_n=2, max_contributions=12)
     release(tmp_path / "out", [(at, row) for at in (30, 90, 150) for row in rows], FixedWindows(60), plan)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["1970-01-01T00-00-00Z--1970-01-01T00-01-00Z"]
+
+
+def test_a_window_is_not_released_twice(tmp_path):
+    """With other noise it would be a second release; with the same, it is the same."""
+    posts = [(30, row) for row in small_corpus(200)]
+    plan = plan_extraction(epsilon=20, delta=1e-5, max_n=1, max_contributions=12)
+    release(tmp_path / "out", posts, FixedWindows(60), plan)
+    (window,) = (tmp_path / "out").iterdir()
+    before = files(window)
+    release(tmp_path / "out", posts, FixedWindows(60), plan)
+    (tmp_path / "out.key").unlink()
+    with pytest.raises(Exception, match="a window of the output has a release already"):
+        release(tmp_path / "out", posts, FixedWindows(60), plan)
+    assert files(window) == before
+
+
+class _NoteLines(beam.DoFn):
+    def __init__(self, path):
+        self._path = path
+
+    def process(self, line, timestamp=beam.DoFn.TimestampParam):
+        with open(self._path, "a") as file:
+            file.write(json.dumps([line[0].decode(), line[1], timestamp.micros / 1e6]) + "\n")
+
+
+def test_files_that_appear(tmp_path):
+    """Each line once, whatever the file is like; a line holds the watermark back until it has its own time."""
+    (tmp_path / "in").mkdir()
+    whole = gzip.compress(b"b1\nb2\n")
+    (tmp_path / "in" / "a.jsonl").write_bytes(b"a1\n\n  \na2")
+    (tmp_path / "in" / "b.jsonl.gz").write_bytes(whole)
+    (tmp_path / "in" / "c.jsonl.gz").write_bytes(gzip.compress(b"".join(b"%d\n" % i for i in range(9)))[:-4])
+    (tmp_path / "in" / "d.jsonl.gz").write_bytes(b"no gzip at all")
+    (tmp_path / "in" / "other.txt").write_bytes(b"not asked for\n")
+
+    def appear():
+        time.sleep(1.5)
+        (tmp_path / "in" / "part").write_bytes(b"e1\n")
+        (tmp_path / "in" / "part").rename(tmp_path / "in" / "e.jsonl")
+
+    thread = threading.Thread(target=appear)
+    thread.start()
+    begin = time.time()
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        lines = pipeline | PollFiles(str(tmp_path / "in" / "*.jsonl*"), interval=0.5, delay=7, stop=begin + 3)
+        lines | beam.ParDo(_NoteLines(str(tmp_path / "lines")))
+    thread.join()
+    found = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
+    texts = sorted(line for line, _, _ in found if not line.isdigit())
+    assert texts == ["a1", "a2", "b1", "b2", "e1"]
+    for _, arrival, stamp in found:
+        assert begin - 0.5 <= arrival <= begin + 3.5
+        assert stamp == pytest.approx(arrival - 7)
+    arrivals = {line: arrival for line, arrival, _ in found}
+    assert arrivals["e1"] >= arrivals["a1"] + 1
+
+
+def test_polls_are_not_split():
+    tracker = _OneAfterAnother(OffsetRange(3, 1 << 60))
+    assert tracker.try_claim(3)
+    assert tracker.try_split(0.5) is None
+    assert tracker.try_split(0)[1].start == 4
 
 
 def test_plans_without_privacy_are_refused(tmp_path):

@@ -9,8 +9,10 @@ import tempfile
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing import test_pipeline, test_stream
 from apache_beam.transforms import sideinputs
+from apache_beam.transforms.periodicsequence import PeriodicImpulse
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark, DefaultTrigger, Repeatedly
 from apache_beam.transforms.window import (
     FixedWindows,
@@ -125,24 +127,24 @@ def test_one_release_per_window(windows, trigger):
 
 DISCARDING = {"accumulation_mode": AccumulationMode.DISCARDING}
 REFUSED = {
-    "sessions": (Sessions(10), {}),
-    "global": (GlobalWindows(), {}),
-    "lateness": (FixedWindows(10), {"allowed_lateness": 1}),
-    "early": (FixedWindows(10), {"trigger": AfterWatermark(early=AfterCount(1)), **DISCARDING}),
-    "late": (FixedWindows(10), {"trigger": AfterWatermark(late=AfterCount(1)), **DISCARDING}),
-    "repeated": (FixedWindows(10), {"trigger": Repeatedly(AfterCount(2)), **DISCARDING}),
-    "count": (SlidingWindows(10, 5), {"trigger": AfterCount(2), **DISCARDING}),
-    "sliding, late": (SlidingWindows(10, 5), {"allowed_lateness": 5, **DISCARDING}),
+    "windows must be global, fixed or sliding, got Sessions": (Sessions(10), {}),
+    "unbounded input must be in windows": (GlobalWindows(), {}),
+    "allowed_lateness must be 0": (FixedWindows(10), {"allowed_lateness": 1}),
+    "trigger must be": (FixedWindows(10), {"trigger": AfterWatermark(early=AfterCount(1)), **DISCARDING}),
+    "trigger must be the": (FixedWindows(10), {"trigger": AfterWatermark(late=AfterCount(1)), **DISCARDING}),
+    "trigger must be .* got Repeatedly": (FixedWindows(10), {"trigger": Repeatedly(AfterCount(2)), **DISCARDING}),
+    "trigger must be .* got AfterCount": (SlidingWindows(10, 5), {"trigger": AfterCount(2), **DISCARDING}),
+    "allowed_lateness must be 0: a": (SlidingWindows(10, 5), {"allowed_lateness": 5, **DISCARDING}),
 }
 
 
 @pytest.mark.filterwarnings("ignore:AfterCount:UserWarning")
-@pytest.mark.parametrize("windowing", REFUSED)
-def test_refused_when_the_graph_is_built(windowing):
-    window, more = REFUSED[windowing]
+@pytest.mark.parametrize("message", REFUSED)
+def test_refused_when_the_graph_is_built(message):
+    window, more = REFUSED[message]
     options = PipelineOptions(streaming=True, allow_unsafe_triggers=True)
     documents = beam.Pipeline(options=options) | _stream(*everybody(1, "a b")) | beam.WindowInto(window, **more)
-    with pytest.raises(ParameterError, match="must be"):
+    with pytest.raises(ParameterError, match=message):
         documents | ExtractNgrams(HELD_BY_THREE)
 
 
@@ -198,13 +200,13 @@ def test_sliding_windows_count_each_window_of_a_post(bounded):
 
 
 def test_one_user_beyond_the_bound_does_not_touch_the_others():
+    """u0 is in six windows, the others in the last of them. Four users give a word 2.8, three 2.1."""
     often = [(10 * time + 1, "u0", "a b") for time in range(6)]
     others = [post for post in everybody(51, "a b") if post[1] != "u0"]
-    plan = exact_plan(max_n=2, threshold=2.5, windows=2)  # four users have 2.8, three have 2.1
-    assert _release(_stream(*often, *others), beam.WindowInto(FixedWindows(10)), plan) == {}
-    plan = exact_plan(max_n=2, threshold=2.5, windows=6)
-    expected = {(50, 60): grams("a b")}
-    assert _release(_stream(*often, *others), beam.WindowInto(FixedWindows(10)), plan) == expected
+    last = {(50, 60): grams("a b")}
+    for windows, threshold, expected in [(2, 2.0, last), (2, 2.5, {}), (6, 2.5, last)]:
+        plan = exact_plan(max_n=2, threshold=threshold, windows=windows)
+        assert _release(_stream(*often, *others), beam.WindowInto(FixedWindows(10)), plan) == expected
 
 
 def test_without_a_bound_every_window_counts():
@@ -234,6 +236,14 @@ def test_sliding_windows_after_a_grouping_are_refused():
     with pytest.raises(ParameterError, match="sliding windows must come straight from WindowInto"):
         documents | ExtractNgrams(plan)
     documents | "InFixed" >> beam.WindowInto(FixedWindows(10)) | "Fixed" >> ExtractNgrams(plan)
+
+
+def test_a_local_stream_is_refused():
+    """Beam's local runner would not wait for side inputs; which one the default would choose is not known yet."""
+    for runner in ("DirectRunner", FnApiRunner()):
+        documents = beam.Pipeline(runner=runner) | PeriodicImpulse() | beam.WindowInto(FixedWindows(10))
+        with pytest.raises(ParameterError, match="runner must be one for streams"):
+            documents | ExtractNgrams(HELD_BY_THREE)
 
 
 def test_admission():

@@ -1,0 +1,113 @@
+"""Exact counts of users, posts and grams: NOT private, for public and research data only.
+
+Nothing in the library builds these steps into a graph unless the caller asks for exact counts by name. What they
+give must be kept apart from releases, and marked.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+
+from dpngram.transforms.contribution import distinct_pairs, sum_by_gram
+from dpngram.transforms.grams import NamedGrams, gram_digests, name_grams
+from dpngram.transforms.histogram import CellBlock, MergeCells, split_cells, weighted_cells
+from dpngram.transforms.keyed import Prf
+from dpngram.transforms.keys import Randomness
+from dpngram.transforms.levels import find_digests
+from dpngram.transforms.users import UserBlock
+
+__all__ = ["CountExactly", "Tally", "tally_cells", "tally_users"]
+
+# ((kind, run or -1, n or 0, K or 0), count); counts under one name add up.
+Tally = tuple[tuple[str, int, int, int], int]
+
+
+def tally_users(block: UserBlock) -> Iterator[Tally]:
+    """Users and posts of a block. A post without a token is none."""
+    yield ("users", -1, 0, 0), len(block)
+    yield ("posts", -1, 0, 0), int((~block.held()).sum())
+
+
+def tally_cells(
+    n: int, cells: CellBlock, released: Sequence[tuple[int, NamedGrams]], anonymity: Sequence[int]
+) -> Iterator[Tally]:
+    """From the grams of length n with their numbers of users: how many there are, how many K users have, and for each run
+    how many of its released grams are among them (`present`), and among those that K users have (`recovered`).
+    """
+    yield ("unique", -1, n, 0), len(cells)
+    for k in anonymity:
+        yield ("held", -1, n, k), int((cells.weight >= k).sum())
+    for run, grams in released:
+        rows = find_digests(cells.digests, grams.digests)
+        users = cells.weight[rows[rows >= 0]]
+        yield ("present", run, n, 0), len(users)
+        for k in anonymity:
+            yield ("recovered", run, n, k), int((users >= k).sum())
+
+
+class CountExactly(beam.PTransform):
+    """UserBlock -> tallies, summed by name. NOT private.
+
+    `released` holds ((run, n), NamedGrams): the releases that are looked for among the exact grams.
+    """
+
+    def __init__(
+        self,
+        naming: Randomness,
+        max_n: int,
+        anonymity: Sequence[int],
+        released: beam.PCollection[tuple[tuple[int, int], NamedGrams]],
+        shards: int,
+    ) -> None:
+        super().__init__()
+        self._naming, self._max_n, self._anonymity = naming, max_n, tuple(anonymity)
+        self._released, self._shards = released, shards
+
+    def expand(self, users: beam.PCollection[UserBlock]) -> beam.PCollection[Tally]:
+        counted = users | "Count" >> beam.ParDo(_CountDoFn(self._naming, self._max_n, self._shards)).with_outputs(
+            _CountDoFn.TALLIES, main=_CountDoFn.CELLS
+        )
+        cells, tallies = counted[_CountDoFn.CELLS], counted[_CountDoFn.TALLIES]
+        cells.element_type = beam.typehints.Tuple[beam.typehints.Tuple[int, int], CellBlock]
+        compared = (
+            cells
+            | "Sum" >> beam.CombinePerKey(MergeCells())  # ((n, shard), grams with their numbers of users)
+            | "Compare" >> beam.ParDo(_TallyDoFn(self._anonymity), released=beam.pvalue.AsIter(self._released))
+        )
+        return (tallies, compared) | "All" >> beam.Flatten() | "Add" >> beam.CombinePerKey(sum)
+
+
+class _CountDoFn(beam.DoFn):
+    CELLS, TALLIES = "cells", "tallies"
+    _prfs: list[Prf]
+
+    def __init__(self, naming: Randomness, max_n: int, shards: int) -> None:
+        self._naming, self._max_n, self._shards = naming, max_n, shards
+
+    def setup(self) -> None:
+        self._prfs = gram_digests(self._naming.open(), self._max_n)
+
+    def process(self, block: UserBlock) -> Iterator[Any]:
+        for tally in tally_users(block):
+            yield beam.pvalue.TaggedOutput(self.TALLIES, tally)
+        for n, grams in enumerate(name_grams(block, self._prfs), 1):
+            yield beam.pvalue.TaggedOutput(self.TALLIES, (("sequences", -1, n, 0), len(grams.positions)))
+            if not len(grams.grams):
+                continue
+            _, first, _ = distinct_pairs(grams)
+            for shard, cells in split_cells(
+                weighted_cells(grams, sum_by_gram(grams, first.astype(np.int64))), self._shards
+            ):
+                yield (n, shard), cells
+
+
+class _TallyDoFn(beam.DoFn):
+    def __init__(self, anonymity: tuple[int, ...]) -> None:
+        self._anonymity = anonymity
+
+    def process(self, shard: tuple[tuple[int, int], CellBlock], released: Iterable[Any] = ()) -> Iterator[Tally]:
+        (n, _), cells = shard
+        mine = [(run, grams) for (run, length), grams in released if length == n]
+        yield from tally_cells(n, cells, mine, self._anonymity)

@@ -95,7 +95,7 @@ def plan_union_even(
     `as_printed` gives every threshold half of delta by itself, which is what the paper's printed rows fit. That plan
     spends (T + 1)/2 times delta, and says so in `delta_spent`.
     """
-    lengths = [(n,) for n in range(1, check_integer("max_n", max_n, 1, MAX_N) + 1)]
+    lengths: list[tuple[int, ...]] = [(n,) for n in range(1, check_integer("max_n", max_n, 1, MAX_N) + 1)]
     return _plan(epsilon, delta, lengths, max_contributions, as_printed=as_printed)
 
 

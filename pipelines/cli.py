@@ -15,6 +15,7 @@ PROGRAMS = {
     "plan": "what a budget buys: noise, thresholds, users needed",
     "extract": "private n-grams from files",
     "report": "make report.html again from a finished release",
+    "compare": "the paper's systems side by side: tables, figures, sweeps",
     "synth": "write a corpus with a known law, to try things out",
 }
 

@@ -105,6 +105,7 @@ class CompareSystems(beam.PTransform):
             | "PreparePosts" >> PreparePosts(self._tokenizer, naming, self._shards, **fields)  # posts
             | "GroupUsers" >> GroupUsers(naming, solo=self._solo)  # users
         )
+        everybody = users
         if self._max_user_tokens is not None:
             users = users | "LimitUsers" >> beam.ParDo(_LimitUsersDoFn(self._max_user_tokens))
         content = users | "Fingerprint" >> FingerprintUsers()  # (0, fingerprint)
@@ -114,14 +115,14 @@ class CompareSystems(beam.PTransform):
             Randomness(key, run.label, application, settings_digest([self.settings(), *_settings(run)]))
             for run in self._runs
         ]
-        unions = [number for number, run in enumerate(self._runs) if isinstance(run.plan, UnionPlan)]
+        unions = {
+            number: UnionRun(run.plan, randomness[number])
+            for number, run in enumerate(self._runs)
+            if isinstance(run.plan, UnionPlan)
+        }
         if unions:
-            grams = users | "Unions" >> _ReleaseUnionRuns(
-                {number: UnionRun(self._runs[number].plan, randomness[number]) for number in unions},
-                content,
-                naming,
-                -(-self._shards // _BLOCKS_PER_SHARD),
-            )
+            shards = -(-self._shards // _BLOCKS_PER_SHARD)
+            grams = users | "Unions" >> _ReleaseUnionRuns(unions, content, naming, shards)
             sizes.append(grams | "UnionSizes" >> beam.Map(_gram_size))
             released.append(grams | "FollowedUnions" >> beam.Filter(_is_followed, self._followed))
         for number, run in enumerate(self._runs):
@@ -137,7 +138,8 @@ class CompareSystems(beam.PTransform):
         followed = released | "AllReleased" >> beam.Flatten()
         max_n = max(_longest(run.plan) for run in self._runs)
         shards = -(-self._shards // _BLOCKS_PER_SHARD)
-        return summed, users | "CountExactly" >> CountExactly(naming, max_n, self._anonymity, followed, shards)
+        exact = users | "CountExactly" >> CountExactly(naming, max_n, self._anonymity, followed, shards, everybody)
+        return summed, exact
 
 
 class _ExtractRun(beam.PTransform):

@@ -10,6 +10,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
+from dpngram.transforms.candidates import CandidateBlock
 from dpngram.transforms.contribution import distinct_pairs, sum_by_gram
 from dpngram.transforms.grams import NamedGrams, gram_digests, name_grams
 from dpngram.transforms.histogram import CellBlock, MergeCells, split_cells, weighted_cells
@@ -18,7 +19,7 @@ from dpngram.transforms.keys import Randomness
 from dpngram.transforms.levels import find_digests
 from dpngram.transforms.users import UserBlock
 
-__all__ = ["CountExactly", "Tally", "tally_cells", "tally_users"]
+__all__ = ["CountExactly", "Tally", "tally_cells", "tally_sequences", "tally_users"]
 
 # ((kind, run or -1, n or 0, K or 0), count); counts under one name add up.
 Tally = tuple[tuple[str, int, int, int], int]
@@ -30,11 +31,16 @@ def tally_users(block: UserBlock) -> Iterator[Tally]:
     yield ("posts", -1, 0, 0), int((~block.held()).sum())
 
 
+def tally_sequences(n: int, grams: CandidateBlock) -> Tally:
+    """Sequences of n tokens, as often as they occur: the paper's tables count repeats."""
+    return ("sequences", -1, n, 0), len(grams.positions)
+
+
 def tally_cells(
     n: int, cells: CellBlock, released: Sequence[tuple[int, NamedGrams]], anonymity: Sequence[int]
 ) -> Iterator[Tally]:
-    """From the grams of length n with their numbers of users: how many there are, how many K users have, and for each run
-    how many of its released grams are among them (`present`), and among those that K users have (`recovered`).
+    """Of the grams of length n: how many there are (`unique`), how many K users have (`held`), and for each run how
+    many of its released grams are among them (`present`) and among those that K users have (`recovered`).
     """
     yield ("unique", -1, n, 0), len(cells)
     for k in anonymity:
@@ -50,7 +56,8 @@ def tally_cells(
 class CountExactly(beam.PTransform):
     """UserBlock -> tallies, summed by name. NOT private.
 
-    `released` holds ((run, n), NamedGrams): the releases that are looked for among the exact grams.
+    `released` holds ((run, n), NamedGrams): the releases that are looked for among the exact grams. Users and posts
+    are those of `everybody`; `counted` are the users whose sequences are counted.
     """
 
     def __init__(
@@ -60,10 +67,11 @@ class CountExactly(beam.PTransform):
         anonymity: Sequence[int],
         released: beam.PCollection[tuple[tuple[int, int], NamedGrams]],
         shards: int,
+        everybody: beam.PCollection[UserBlock],
     ) -> None:
         super().__init__()
         self._naming, self._max_n, self._anonymity = naming, max_n, tuple(anonymity)
-        self._released, self._shards = released, shards
+        self._released, self._shards, self._everybody = released, shards, everybody
 
     def expand(self, users: beam.PCollection[UserBlock]) -> beam.PCollection[Tally]:
         counted = users | "Count" >> beam.ParDo(_CountDoFn(self._naming, self._max_n, self._shards)).with_outputs(
@@ -76,7 +84,8 @@ class CountExactly(beam.PTransform):
             | "Sum" >> beam.CombinePerKey(MergeCells())  # ((n, shard), grams with their numbers of users)
             | "Compare" >> beam.ParDo(_TallyDoFn(self._anonymity), released=beam.pvalue.AsIter(self._released))
         )
-        return (tallies, compared) | "All" >> beam.Flatten() | "Add" >> beam.CombinePerKey(sum)
+        users_and_posts = self._everybody | "Users" >> beam.FlatMap(tally_users)
+        return (tallies, users_and_posts, compared) | "All" >> beam.Flatten() | "Add" >> beam.CombinePerKey(sum)
 
 
 class _CountDoFn(beam.DoFn):
@@ -90,10 +99,9 @@ class _CountDoFn(beam.DoFn):
         self._prfs = gram_digests(self._naming.open(), self._max_n)
 
     def process(self, block: UserBlock) -> Iterator[Any]:
-        for tally in tally_users(block):
-            yield beam.pvalue.TaggedOutput(self.TALLIES, tally)
+        yield beam.pvalue.TaggedOutput(self.TALLIES, (("counted", -1, 0, 0), len(block)))
         for n, grams in enumerate(name_grams(block, self._prfs), 1):
-            yield beam.pvalue.TaggedOutput(self.TALLIES, (("sequences", -1, n, 0), len(grams.positions)))
+            yield beam.pvalue.TaggedOutput(self.TALLIES, tally_sequences(n, grams))
             if not len(grams.grams):
                 continue
             _, first, _ = distinct_pairs(grams)

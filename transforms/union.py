@@ -105,7 +105,8 @@ def union_cells(
 
 
 def _buckets(digests: Array) -> Array:
-    return (digests[:, 0] >> np.uint64(64 - _BUCKET_BITS)).astype(np.int64)
+    buckets: Array = (digests[:, 0] >> np.uint64(64 - _BUCKET_BITS)).astype(np.int64)
+    return buckets
 
 
 class ReleaseUnions(beam.PTransform):

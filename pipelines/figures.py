@@ -160,7 +160,7 @@ CHART_STYLE = """
 :root{--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#cc79a7;--c4:#e69f00;--c5:#56b4e9;--c6:#333}
 @media(prefers-color-scheme:dark){:root{--c0:#4aa8e0;--c1:#f08a4b;--c2:#2fc79b;--c3:#e0a3c6;--c4:#f0c040;--c5:#8fd0f5;
 --c6:#bbb}}
-.chart svg{width:100%;height:auto;display:block}.chart svg text{font:13px system-ui,sans-serif;fill:var(--ink);
+.chart svg{width:100%;height:auto;display:block}.chart svg text{font:15px system-ui,sans-serif;fill:var(--ink);
 text-anchor:middle}.chart svg text.end{text-anchor:end}.chart svg text.label{font-weight:600}
 .axis{stroke:var(--soft);fill:none}.grid{stroke:var(--line);stroke-width:1}
 .line{fill:none;stroke-width:2}.whisker{stroke-width:1.5}.mark{stroke:var(--card);stroke-width:1}

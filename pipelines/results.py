@@ -62,8 +62,9 @@ def spent_in_words(comparison: Comparison) -> str:
     runs = sum(1 for _ in comparison.runs())
     return (
         f"{runs:,} releases are made from the same users. Each keeps its own (epsilon, delta), but whoever sees "
-        f"all of them has the sum: ({comparison.epsilon_spent:.6g}, {comparison.delta_spent:.3g})-differential privacy "
-        "by basic composition. Comparing is for public and research data; on private data choose one system and run it once."
+        f"all of them has the sum: ({comparison.epsilon_spent:.6g}, {comparison.delta_spent:.3g})-differential "
+        "privacy by basic composition. Comparing is for public and research data; on private data choose one system "
+        "and run it once."
     )
 
 

@@ -185,7 +185,9 @@ class _NameReleased(beam.PTransform):
         super().__init__()
         self._run, self._pruning, self._naming = run, pruning, naming
 
-    def expand(self, levels: dict[int, Any]) -> beam.PCollection[tuple[tuple[int, int], NamedGrams]]:
+    def expand(
+        self, levels: dict[int, beam.PCollection[Level]]
+    ) -> beam.PCollection[tuple[tuple[int, int], NamedGrams]]:
         table, tables = None, []
         for n, level in levels.items():
             table = level | f"Decode{n}" >> DecodeGrams(table, self._pruning)

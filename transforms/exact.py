@@ -4,6 +4,7 @@ Nothing in the library builds these steps into a graph unless the caller asks fo
 give must be kept apart from releases, and marked.
 """
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -11,18 +12,43 @@ import apache_beam as beam
 import numpy as np
 
 from dpngram.transforms.candidates import CandidateBlock
+from dpngram.transforms.columns import Block, register_block
 from dpngram.transforms.contribution import distinct_pairs, sum_by_gram
 from dpngram.transforms.grams import NamedGrams, gram_digests, name_grams
-from dpngram.transforms.histogram import CellBlock, MergeCells, split_cells, weighted_cells
+from dpngram.transforms.histogram import CellBlock, merge_cells, split_cells, weighted_cells
 from dpngram.transforms.keyed import Prf
 from dpngram.transforms.keys import Randomness
-from dpngram.transforms.levels import find_digests
+from dpngram.transforms.levels import Array, find_digests
 from dpngram.transforms.users import UserBlock
 
-__all__ = ["CountExactly", "Tally", "tally_cells", "tally_sequences", "tally_users"]
+__all__ = ["CountExactly", "HeldGrams", "Tally", "count_users", "tally_cells", "tally_sequences", "tally_users"]
 
 # ((kind, run or -1, n or 0, K or 0), count); counts under one name add up.
 Tally = tuple[tuple[str, int, int, int], int]
+
+
+@register_block
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HeldGrams(Block):
+    """Grams of one length and how many users have them. Most grams have one user, so it is kept small."""
+
+    digests: Array  # (grams, 2) uint64, sorted by their first halves
+    users: Array  # int64
+
+    def cells(self) -> CellBlock:
+        return CellBlock(
+            keys=self.digests[:, 0],
+            weight=self.users,
+            digests=self.digests,
+            token_offsets=np.zeros(1, np.int64),
+            token_bytes=np.zeros(0, np.uint8),
+        )
+
+
+def count_users(grams: CandidateBlock) -> Array:
+    """How many users of a block have each of its grams."""
+    _, first, _ = distinct_pairs(grams)
+    return sum_by_gram(grams, first.astype(np.int64))
 
 
 def tally_users(block: UserBlock) -> Iterator[Tally]:
@@ -78,10 +104,10 @@ class CountExactly(beam.PTransform):
             _CountDoFn.TALLIES, main=_CountDoFn.CELLS
         )
         cells, tallies = counted[_CountDoFn.CELLS], counted[_CountDoFn.TALLIES]
-        cells.element_type = beam.typehints.Tuple[beam.typehints.Tuple[int, int], CellBlock]
+        cells.element_type = beam.typehints.Tuple[beam.typehints.Tuple[int, int], HeldGrams]
         compared = (
             cells
-            | "Sum" >> beam.CombinePerKey(MergeCells())  # ((n, shard), grams with their numbers of users)
+            | "ByShard" >> beam.GroupByKey()  # (n, shard) -> grams of all blocks, with their numbers of users
             | "Compare" >> beam.ParDo(_TallyDoFn(self._anonymity), released=beam.pvalue.AsIter(self._released))
         )
         users_and_posts = self._everybody | "Users" >> beam.FlatMap(tally_users)
@@ -102,20 +128,19 @@ class _CountDoFn(beam.DoFn):
         yield beam.pvalue.TaggedOutput(self.TALLIES, (("counted", -1, 0, 0), len(block)))
         for n, grams in enumerate(name_grams(block, self._prfs), 1):
             yield beam.pvalue.TaggedOutput(self.TALLIES, tally_sequences(n, grams))
-            if not len(grams.grams):
-                continue
-            _, first, _ = distinct_pairs(grams)
-            for shard, cells in split_cells(
-                weighted_cells(grams, sum_by_gram(grams, first.astype(np.int64))), self._shards
-            ):
-                yield (n, shard), cells
+            if len(grams.grams):
+                for shard, cells in split_cells(weighted_cells(grams, count_users(grams)), self._shards):
+                    yield (n, shard), HeldGrams(digests=cells.digests, users=cells.weight)
 
 
 class _TallyDoFn(beam.DoFn):
     def __init__(self, anonymity: tuple[int, ...]) -> None:
         self._anonymity = anonymity
 
-    def process(self, shard: tuple[tuple[int, int], CellBlock], released: Iterable[Any] = ()) -> Iterator[Tally]:
-        (n, _), cells = shard
+    def process(
+        self, shard: tuple[tuple[int, int], Iterable[HeldGrams]], released: Iterable[Any] = ()
+    ) -> Iterator[Tally]:
+        (n, _), parts = shard
+        cells = merge_cells([part.cells() for part in parts])
         mine = [(run, grams) for (run, length), grams in released if length == n]
         yield from tally_cells(n, cells, mine, self._anonymity)

@@ -78,6 +78,7 @@ def run(argv: Sequence[str]) -> int:
             tokenizer=flags.tokenizer,
             sentences=flags.sentences,
             noise_key=flags.noise_key,
+            release=flags.release,
             user_per_document=input_format.name == "text",
             shards=block_count(size) if flags.shards is None else flags.shards,
             max_user_tokens=flags.max_user_tokens,
@@ -241,6 +242,7 @@ def _make_parser() -> OneLineParser:
         "--noise_key",
         help="file:PATH, env:NAME or gcp-secret:NAME; only to replay one comparison (default: a fresh key)",
     )
+    how.add_argument("--release", default="", help="label of the comparison, with a key that is used again")
     how.add_argument("--shards", type=number_or_text, help="blocks of users (default: from the size of the input)")
     how.add_argument("--verbose", action="store_true", help="show Beam's messages, and tracebacks")
     return parser

@@ -209,7 +209,7 @@ figcaption,footer{color:var(--soft);font-size:.88rem}figcaption{margin:.4rem 0 0
 table{border-collapse:collapse;width:100%;font-size:.92rem}
 th,td{text-align:right;padding:.3rem .5rem;border-bottom:1px solid var(--line);font-variant-numeric:tabular-nums;
 white-space:nowrap}tr th:first-child{text-align:left;font-weight:600}thead th{color:var(--soft)}
-.scroll{overflow-x:auto}footer{margin-top:2rem}
+.scroll{overflow-x:auto;margin:0 0 1rem}footer{margin-top:2rem}
 @media print{:root{--page:#fff;--ink:#000;--soft:#333;--line:#ccc;--card:#fff}main{max-width:none;padding:0}
 section{break-inside:avoid-page;border:none;padding:.4rem 0}figure{break-inside:avoid}
 .two{grid-template-columns:1fr 1fr}}

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 __all__ = ["CHART_STYLE", "Series", "line_chart"]
 
 _WIDTH, _HEIGHT = 640, 400
-_LEFT, _RIGHT, _TOP, _BOTTOM = 78, 14, 14, 52
+_LEFT, _RIGHT, _TOP, _BOTTOM = 98, 14, 14, 56
 _DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 2 1 2 1 2", "1 4")
 _COLOURS = len(_DASHES)
 
@@ -90,7 +90,7 @@ def _axes(x_label: str, y_label: str, x: Sequence[object], ticks: Sequence[float
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
     parts.append(f"<text class='label' x='{middle}' y='{_HEIGHT - 10}'>{html.escape(x_label)}</text>")
     across = (_TOP + bottom) / 2
-    parts.append(f"<text class='label' transform='translate(16 {across}) rotate(-90)'>{html.escape(y_label)}</text>")
+    parts.append(f"<text class='label' transform='translate(15 {across}) rotate(-90)'>{html.escape(y_label)}</text>")
     return "".join(parts)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.transforms.window import GlobalWindows
 
 from dpngram.accounting import ExtractionPlan, ParameterError, UnionPlan
 from dpngram.accounting.parameters import check_choice, check_integer
@@ -45,7 +46,7 @@ class CompareSystems(beam.PTransform):
         anonymity: with a sequence of K, also counts exactly: NOT private. None: the graph has no such step.
         followed: the runs whose grams are looked for among the exact ones.
         max_user_tokens: users with more tokens than this are left out whole.
-        tokenizer, sentences, noise_key, user_per_document, shards: as for `ExtractLevels`.
+        tokenizer, sentences, noise_key, release, user_per_document, shards: as for `ExtractLevels`.
 
     Privacy: each run is private by its plan, as if it were alone: users, clipping coins and noise of a run are named by
     a key derived from its label. All of them together cost the *sum* of their budgets (basic composition). The
@@ -59,6 +60,7 @@ class CompareSystems(beam.PTransform):
         tokenizer: str = "words",
         sentences: bool = False,
         noise_key: str | None = None,
+        release: str = "",
         user_per_document: bool = False,
         shards: int = 32,
         max_user_tokens: int | None = None,
@@ -77,7 +79,7 @@ class CompareSystems(beam.PTransform):
             raise ParameterError("sentences must be off when every document is a user: a sentence would become one.")
         self._tokenizer = make_tokenizer(tokenizer, sentences)
         self._noise_key = None if noise_key is None else KeyReference.parse(noise_key)
-        self._solo = user_per_document
+        self._release, self._solo = release, user_per_document
         self._shards = check_integer("shards", shards, 1, 1 << 20)
         self._max_user_tokens = max_user_tokens
         if max_user_tokens is not None:
@@ -95,10 +97,12 @@ class CompareSystems(beam.PTransform):
 
     def expand(self, documents: beam.PCollection[Any]) -> Any:  # (PCollection[Tally], PCollection[Tally] | None)
         check_windowing(documents)
+        if documents.windowing.windowfn != GlobalWindows():
+            raise ParameterError("windows must be global in a comparison: it is one set of tables.")
         key = self._noise_key or fresh_key(documents.pipeline)
         key.create_if_missing()
         application = documents.pipeline._current_transform().full_label
-        naming = Randomness(key, "", application, settings_digest(self.settings()))
+        naming = Randomness(key, self._release, application, settings_digest(self.settings()))
         fields: dict[str, Any] = {"user_field": "user", "text_field": "text", "user_per_document": self._solo}
         users = (
             documents
@@ -112,7 +116,9 @@ class CompareSystems(beam.PTransform):
 
         sizes, released = [], []  # tallies of each release; ((run, n), grams) of those that are followed
         randomness = [
-            Randomness(key, run.label, application, settings_digest([self.settings(), *_settings(run)]))
+            Randomness(
+                key, f"{self._release}/{run.label}", application, settings_digest([self.settings(), *_settings(run)])
+            )
             for run in self._runs
         ]
         unions = {

@@ -289,6 +289,15 @@ def test_the_same_key_gives_the_same_comparison(corpus, tmp_path):
     assert (tmp_path / "a" / "comparison.json").read_bytes() != (tmp_path / "c" / "comparison.json").read_bytes()
 
 
+def test_a_key_is_for_one_comparison(corpus, tmp_path, capsys):
+    flags = ["--input", corpus, "--systems", "dpsu_all", "--noise_key", tmp_path / "noise.key"]
+    assert compare(tmp_path / "a", *flags) == 0
+    assert compare(tmp_path / "b", *flags, "--max_user_tokens", 20) == 1
+    assert "was already used for this release label" in capsys.readouterr().err
+    assert not (tmp_path / "b" / "comparison.json").exists()
+    assert compare(tmp_path / "c", *flags, "--max_user_tokens", 20, "--release", "second") == 0
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

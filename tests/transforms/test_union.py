@@ -343,6 +343,10 @@ def test_bad_comparisons_are_refused():
         CompareSystems([run], sentences=True, user_per_document=True)
     with pytest.raises(ParameterError, match="max_user_tokens must be"):
         CompareSystems([run], max_user_tokens=0)
+    documents = beam.Pipeline(runner=FnApiRunner()) | beam.Create([("u", "a b")])
+    windowed = documents | beam.WindowInto(beam.window.FixedWindows(10))
+    with pytest.raises(ParameterError, match="windows must be global"):
+        windowed | "Compare" >> CompareSystems([run])
     plus = plan_extraction(epsilon=1, delta=1e-3, max_n=2, max_contributions=3, policy="plus")
     with pytest.raises(ParameterError, match="pruning must be both"):
         CompareSystems([ComparedRun(label="p", plan=plus, pruning="single")])

@@ -61,8 +61,7 @@ def _what(results: dict[str, Any]) -> str:
     limit = settings["max_user_tokens"]
     unit = "each line or document is a user" if settings["user_per_document"] else "users by the user field"
     text = [
-        f"{given} unless a table or figure says otherwise; {results['repeats']} repeat(s) of each, with fresh noise "
-        "and fresh clipping; mean ± standard deviation over them.",
+        f"{given} unless a table or figure says otherwise; " + _repeats(results["repeats"]),
         f"All systems read the same users once: tokenizer {settings['tokenizer']}, {unit}"
         + (f", users with more than {limit:,} tokens left out" if limit else "")
         + ".",
@@ -70,6 +69,12 @@ def _what(results: dict[str, Any]) -> str:
     return "".join(f"<p>{html.escape(line)}</p>" for line in text) + (
         f"<p class='caution'><b>What it costs.</b> {html.escape(results['spent']['words'])}</p>"
     )
+
+
+def _repeats(repeats: int) -> str:
+    if repeats == 1:
+        return "one run of each."
+    return f"mean ± standard deviation over {repeats} runs of each, with fresh noise and fresh clipping."
 
 
 def _notes(results: dict[str, Any]) -> str:
@@ -82,12 +87,18 @@ def _notes(results: dict[str, Any]) -> str:
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:
+    """A cell may have a second line, in small type: the deviation under a mean."""
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
     body = "".join(
-        f"<tr><th>{html.escape(row[0])}</th>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row[1:])}</tr>"
+        f"<tr><th>{html.escape(row[0])}</th>{''.join(f'<td>{_lines(cell)}</td>' for cell in row[1:])}</tr>"
         for row in rows
     )
     return f"<div class='scroll'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+
+
+def _lines(cell: str) -> str:
+    first, *second = cell.split("\n")
+    return html.escape(first) + "".join(f"<small>{html.escape(line)}</small>" for line in second)
 
 
 def _lengths(results: dict[str, Any]) -> list[str]:
@@ -103,7 +114,7 @@ def _cells(row: dict[str, Any], repeats: int) -> list[str]:
 def _cell(mean: float, sd: float, repeats: int) -> str:
     if repeats == 1:
         return f"{mean:,.0f}"
-    return f"{mean:,.0f} ± {sd:,.0f}" if mean >= 100 else f"{mean:,.1f} ± {sd:,.1f}"
+    return f"{mean:,.0f}\n± {sd:,.0f}" if mean >= 100 else f"{mean:,.1f}\n± {sd:,.1f}"
 
 
 def _systems_table(results: dict[str, Any]) -> str:
@@ -208,7 +219,8 @@ figcaption,footer{color:var(--soft);font-size:.88rem}figcaption{margin:.4rem 0 0
 .danger{border:2px solid var(--red);color:var(--red);border-radius:10px;padding:.8rem 1rem;max-width:none}
 table{border-collapse:collapse;width:100%;font-size:.92rem}
 th,td{text-align:right;padding:.3rem .5rem;border-bottom:1px solid var(--line);font-variant-numeric:tabular-nums;
-white-space:nowrap}tr th:first-child{text-align:left;font-weight:600}thead th{color:var(--soft)}
+white-space:nowrap;vertical-align:top}td small{display:block;color:var(--soft)}
+tr th:first-child{text-align:left;font-weight:600}thead th{color:var(--soft)}
 .scroll{overflow-x:auto;margin:0 0 1rem}footer{margin-top:2rem}
 @media print{:root{--page:#fff;--ink:#000;--soft:#333;--line:#ccc;--card:#fff}main{max-width:none;padding:0}
 section{break-inside:avoid-page;border:none;padding:.4rem 0}figure{break-inside:avoid}

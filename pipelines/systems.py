@@ -51,6 +51,11 @@ class Row:
     parameters: tuple[tuple[str, Any], ...]
 
     @property
+    def family(self) -> str:
+        """Rows of one family with equal plans are one: a sweep's point may be a system. The baselines keep apart."""
+        return self.system if self.system.startswith("dpsu") else "dpne"
+
+    @property
     def epsilon_spent(self) -> float:
         return math.fsum(plan.epsilon for plan in self.plans)
 
@@ -149,7 +154,7 @@ def plan_comparison(
 
     def add(row: Row) -> int:
         for number, known in enumerate(rows):
-            if (known.plans, known.pruning) == (row.plans, row.pruning):
+            if (known.plans, known.pruning, known.family) == (row.plans, row.pruning, row.family):
                 return number
         rows.append(row)
         return len(rows) - 1

@@ -99,6 +99,13 @@ def test_what_is_the_same_is_run_once(compared):
     assert points["pruning"][1] == one_side
 
 
+def test_systems_that_agree_keep_their_names():
+    """With T = 1 the three baselines are one mechanism; each is still a row, and the sum counts all of them."""
+    one = plan_comparison(epsilon=1, delta=1e-7, max_n=1, max_contributions=10)
+    assert [one.rows[row].title for row in one.systems] == list(SYSTEMS.values())
+    assert one.epsilon_spent == len(SYSTEMS)
+
+
 def test_the_sum_of_all_budgets_is_told(compared):
     results = json.loads((compared / "comparison.json").read_text())
     # Systems: 5 with one plan and DPSU-single with 3; the sweeps add one of epsilon 10 and one of 20. Twice each.

@@ -1,9 +1,9 @@
 """What an extraction costs, as ratios measured in one run. Run by hand:
 
-    python tests/benchmarks/benchmark.py msnbc english policies compare scaling workers [--repeats 3] [--data DIRECTORY]
+    python tests/benchmarks/benchmark.py msnbc english policies compare scaling workers [--repeats 3] [--data DIR]
 
-`msnbc`, `english`, `policies` and `compare` read the data sets named in docs/results.md; `scaling` and `workers` make their own.
-All but `policies` run policy paper.
+`msnbc`, `english`, `policies` and `compare` read the data sets named in docs/results.md; `scaling` and `workers` make
+their own. All but `policies` run policy paper.
 Each measurement is a process of its own, imports included; the smallest of the repeats counts.
 """
 

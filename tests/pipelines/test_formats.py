@@ -17,6 +17,7 @@ import zstandard
 from helpers.runs import extract, files, jsonl, small_corpus
 
 from dpngram.pipelines import extract as extract_module
+from dpngram.pipelines import inputs
 from dpngram.pipelines.cli import main
 from dpngram.pipelines.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.lines import ByteRange
@@ -124,7 +125,8 @@ def test_bigquery_with_stand_ins(corpus, key, tmp_path, monkeypatch):
     flags = ["--input_format", "bigquery", "--input", "project-x:dataset.posts", "--noise_key", key]
     flags += ["--output_bigquery", "project-x:dataset.grams"]
     assert extract(tmp_path / "refused", *flags) == 2  # Beam's gcp extra is not here
-    monkeypatch.setattr(extract_module, "check_table", lambda flag, table: table)
+    for module in (extract_module, inputs):  # the output's and the input's
+        monkeypatch.setattr(module, "check_table", lambda flag, table: table)
     assert extract(tmp_path / "out", *flags) == 0
     assert files(tmp_path / "out") == files(tmp_path / "files")
     assert json.loads((tmp_path / "out" / "operator.json").read_text())["bad_records"] == {"missing_user": 1}

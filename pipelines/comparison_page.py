@@ -224,6 +224,6 @@ tr th:first-child{text-align:left;font-weight:600}thead th{color:var(--soft)}
 .scroll{overflow-x:auto;margin:0 0 1rem}footer{margin-top:2rem}
 @media print{:root{--page:#fff;--ink:#000;--soft:#333;--line:#ccc;--card:#fff}main{max-width:none;padding:0}
 section{break-inside:avoid-page;border:none;padding:.4rem 0}figure{break-inside:avoid}
-.two{grid-template-columns:1fr 1fr}body{font-size:12px}.scroll{overflow:visible}
+.two{grid-template-columns:1fr 1fr}html,body{font-size:12px}.scroll{overflow:visible}
 table{font-size:10.5px}th,td{padding:.15rem .3rem}thead th,tbody th{white-space:normal}}
 """.replace("\n", "")

@@ -1,6 +1,7 @@
 """Set unions and exact counts against dicts and sets read literally, with the same keyed draws."""
 
 import collections
+import functools
 import json
 import math
 from fractions import Fraction
@@ -39,6 +40,7 @@ def user_blocks(posts, source, shards):
     return [group_users(piece, solo=False, source=source) for piece in pieces.values()]
 
 
+@functools.lru_cache(maxsize=4096)
 def name(gram, source):
     """The digest of a gram, one token at a time."""
     digest = None

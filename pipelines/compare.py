@@ -227,7 +227,7 @@ def _make_parser() -> OneLineParser:
         metavar="NAME=VALUES",
         help=f"vary one parameter, e.g. epsilon=1,2,4; of: {', '.join(SWEEPS)}; may be given several times",
     )
-    how.add_argument("--sweep_system", default="dpne", help="which system sweeps vary: dpne or plus (default dpne)")
+    how.add_argument("--sweep_system", help="which system sweeps vary: dpne or plus (default dpne)")
     how.add_argument(
         "--as_printed", action="store_true", help="DPSU-even with the paper's numbers, which spend more than delta"
     )

@@ -130,7 +130,7 @@ def plan_comparison(
     decay: Any = None,
     systems: str = ",".join(SYSTEMS),
     sweeps: Sequence[str] = (),
-    sweep_system: str = "dpne",
+    sweep_system: str | None = None,
     repeats: Any = 1,
     as_printed: bool = False,
 ) -> Comparison:
@@ -150,6 +150,9 @@ def plan_comparison(
         raise ParameterError(f"systems must be different names from {', '.join(SYSTEMS)}, got {systems!r:.80}.")
     if as_printed and "dpsu_even" not in names:
         raise ParameterError("as_printed must be left out without dpsu_even: it changes no other system.")
+    if decay is not None and not sweeps and all(name.startswith("dpsu") for name in names):
+        raise ParameterError("decay must be left out with set unions only: they have no schedule.")
+    plan_extraction(**base, policy="paper")  # checks all parameters, also those that the chosen systems do not use
     rows: list[Row] = []
 
     def add(row: Row) -> int:
@@ -160,14 +163,16 @@ def plan_comparison(
         return len(rows) - 1
 
     chosen = tuple(add(_system_row(check_choice("systems", name, tuple(SYSTEMS)), base, as_printed)) for name in names)
-    check_choice("sweep_system", sweep_system, tuple(_SWEPT))
+    if sweep_system is not None and not sweeps:
+        raise ParameterError("sweep_system must be left out without a sweep.")
+    varies = check_choice("sweep_system", sweep_system or "dpne", tuple(_SWEPT))
     varied: list[Sweep] = []
     for text in sweeps:
         parameter, values = _parse_sweep(text)
         if parameter in (sweep.parameter for sweep in varied):
             raise ParameterError(f"sweep must vary each parameter once, got {parameter} twice.")
-        points = tuple(add(_swept_row(sweep_system, parameter, value, base)) for value in values)
-        varied.append(Sweep(parameter=parameter, system=sweep_system, values=tuple(values), rows=points))
+        points = tuple(add(_swept_row(varies, parameter, value, base)) for value in values)
+        varied.append(Sweep(parameter=parameter, system=varies, values=tuple(values), rows=points))
     return Comparison(
         max_n=check_integer("max_n", max_n, 1, 64),
         repeats=check_integer("repeats", repeats, 1, 1000),

@@ -12,6 +12,7 @@ from dpngram.accounting.thresholds import (
     level_threshold,
     spurious_probability,
 )
+from dpngram.accounting.unions import UnionPlan, UnionQuery, plan_union_all, plan_union_even, plan_union_single
 
 __all__ = [
     "POLICIES",
@@ -20,6 +21,8 @@ __all__ = [
     "ParameterError",
     "Policy",
     "RoundPlan",
+    "UnionPlan",
+    "UnionQuery",
     "compose_sigmas",
     "expected_spurious",
     "explain_plan",
@@ -30,6 +33,9 @@ __all__ = [
     "guarantee_in_words",
     "level_threshold",
     "plan_extraction",
+    "plan_union_all",
+    "plan_union_even",
+    "plan_union_single",
     "spurious_probability",
     "users_needed",
 ]

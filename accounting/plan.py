@@ -24,7 +24,7 @@ from dpngram.accounting.policies import POLICIES, Policy
 from dpngram.accounting.schedules import explicit_shares, geometric_shares, level_sigmas
 from dpngram.accounting.thresholds import RHO_1_SLACK, first_level_threshold, level_threshold
 
-__all__ = ["ExtractionPlan", "LevelPlan", "RoundPlan", "plan_extraction"]
+__all__ = ["ExtractionPlan", "LevelPlan", "RoundPlan", "delta_needed", "plan_extraction"]
 
 FORMAT_VERSION = 1
 
@@ -119,7 +119,7 @@ class ExtractionPlan:
 
     def _check_guarantee(self) -> None:
         spent = self.windows * self.threshold_delta
-        if spent >= 1 or _delta_needed(self.epsilon, self.sigma_star, spent) > self.delta * (1 + 1e-15):
+        if spent >= 1 or delta_needed(self.epsilon, self.sigma_star, spent) > self.delta * (1 + 1e-15):
             raise ParameterError(
                 f"the noise of this plan does not give ({self.epsilon:g}, {self.delta:g})-differential privacy."
             )
@@ -234,7 +234,7 @@ def plan_extraction(
     sigma_star = max(sigma_for(epsilon, delta - spent), sigma_for(epsilon + math.log1p(-spent), delta))
     sigmas = _divide(sigma_star, level_shares, windows, rule)
     # At an epsilon so small that the bound's own rounding exceeds the slack of the sigmas, a little more noise.
-    while _delta_needed(epsilon, _compose(sigmas, windows, rule), windows * threshold_delta) > delta:
+    while delta_needed(epsilon, _compose(sigmas, windows, rule), windows * threshold_delta) > delta:
         sigma_star *= 1 + 2.0**-20
         sigmas = _divide(sigma_star, level_shares, windows, rule)
     levels = tuple(
@@ -276,7 +276,7 @@ def _compose(sigmas: Sequence[float], windows: int, rule: Policy) -> float:
     return compose_sigmas([min(sigmas)] if rule.individual else sigmas) / math.sqrt(windows)
 
 
-def _delta_needed(epsilon: float, sigma: float, spent: float) -> float:
+def delta_needed(epsilon: float, sigma: float, spent: float) -> float:
     """The delta of the two directions, a user added and a user removed, whichever is larger."""
     return max(delta_bound(epsilon, sigma) + spent, delta_bound(epsilon + math.log1p(-spent), sigma))
 

@@ -16,6 +16,7 @@ PROGRAMS = {
     "extract": "private n-grams from files",
     "stream": "private n-grams from messages as they arrive, window by window",
     "report": "make report.html again from a finished release",
+    "compare": "the paper's systems side by side: tables, figures, sweeps",
     "synth": "write a corpus with a known law, to try things out",
 }
 

@@ -10,19 +10,25 @@ from collections.abc import Sequence
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from dpngram.accounting import ExtractionPlan, ParameterError
-from dpngram.accounting.parameters import check_choice, check_integer, check_number
-from dpngram.pipelines.bigquery import ReadBigQuery, WriteBigQuery, check_table
+from dpngram.accounting.parameters import check_choice, check_number
+from dpngram.pipelines.bigquery import WriteBigQuery, check_table
 from dpngram.pipelines.dataflow import check_dataflow, is_dataflow, is_dry_run, job_line, waits
 from dpngram.pipelines.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.flags import OneLineParser, add_budget_flags, number_or_text, plan_from_flags, print_error
+from dpngram.pipelines.inputs import (
+    add_input_flags,
+    add_tokenizer_flags,
+    check_input,
+    input_format_from_flags,
+    new_directory,
+    read_documents,
+)
 from dpngram.pipelines.operator import write_operator_notes
-from dpngram.pipelines.parsing import Fields
 from dpngram.pipelines.progress import show_metrics, show_progress
-from dpngram.pipelines.reading import INPUT_FORMATS, CheckRecords, InputFormat, ReadDocuments, match_files
+from dpngram.pipelines.reading import CheckRecords, InputFormat
 from dpngram.pipelines.report import write_report
 from dpngram.pipelines.running import beam_options, failure_line, keep_memory, make_pipeline, quiet_logging
 from dpngram.pipelines.scaling import default_shards
@@ -58,25 +64,18 @@ def run(argv: Sequence[str]) -> int:
     start = time.time()
     try:
         plan = plan_from_flags(flags)
-        input_format = _input_format(flags)
+        input_format = input_format_from_flags(flags)
         check_choice("output_format", flags.output_format, tuple(OUTPUT_FORMATS))
         most_bad = check_number("max_bad_fraction", flags.max_bad_fraction, 0.0, 1.0)
         options = beam_options(rest)
-        from_bigquery = input_format.name == "bigquery"
         dry_run = is_dry_run(options)
         if is_dataflow(options):
-            files = {"input": [] if from_bigquery else flags.input, "output": [flags.output]}
+            files = {"input": [] if input_format.name == "bigquery" else flags.input, "output": [flags.output]}
             files["bad_records"] = [flags.bad_records] if flags.bad_records else []
             check_dataflow(options, files, flags.noise_key, flags.tokenizer)
-        size = 0 if from_bigquery or dry_run else _input_bytes(flags.input)
-        for flag, table in [
-            *(("input", t) for t in flags.input if from_bigquery),
-            ("output_bigquery", flags.output_bigquery),
-        ]:
-            if table is not None:
-                check_table(flag, table)
-        if from_bigquery and flags.bad_records:
-            raise ParameterError("bad_records must be left out with bigquery: rows have no place.")
+        size = check_input(flags, input_format, look=not dry_run)
+        if flags.output_bigquery is not None:
+            check_table("output_bigquery", flags.output_bigquery)
         if flags.resume and flags.noise_key is None:
             raise ParameterError("resume must have the noise_key of the run that it finishes.")
         pipeline = make_pipeline(options, size, verbose=flags.verbose)
@@ -107,7 +106,7 @@ def run(argv: Sequence[str]) -> int:
             plan,
             extract,
             output_format=flags.output_format,
-            bad_records=flags.bad_records if dry_run else _new_directory("bad_records", flags.bad_records),
+            bad_records=flags.bad_records if dry_run else new_directory("bad_records", flags.bad_records),
             max_bad_fraction=most_bad,
             output_bigquery=flags.output_bigquery,
         )
@@ -135,19 +134,6 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
-def _input_format(flags: argparse.Namespace) -> InputFormat:
-    names = Fields()
-    return InputFormat(
-        name=check_choice("input_format", flags.input_format, INPUT_FORMATS),
-        fields=Fields(
-            user=names.user if flags.user_field is None else (flags.user_field,),
-            text=names.text if flags.text_field is None else (flags.text_field,),
-            tokens=flags.tokens_field,
-        ),
-        skip_header_lines=check_integer("skip_header_lines", flags.skip_header_lines, 0, 1_000_000),
-    )
-
-
 def _summary(directory: str) -> str:
     """One line from the manifest: what was released, and where it lies."""
     manifest = read_manifest(directory)
@@ -169,10 +155,7 @@ def extract_files(
     output_bigquery: str | None = None,
 ) -> None:
     """The whole graph: bytes -> documents -> levels -> files."""
-    if input_format.name == "bigquery":
-        documents, tallies = pipeline | "Read" >> ReadBigQuery(patterns, input_format.fields)
-    else:
-        documents, tallies = pipeline | "Read" >> ReadDocuments(patterns, input_format, bad_records)
+    documents, tallies = read_documents(pipeline, patterns, input_format, bad_records)
     gate = tallies | "CheckRecords" >> CheckRecords(max_bad_fraction)  # one element, or the run fails
     tables = documents | "ExtractNgrams" >> extract  # {n: table of released grams}
     settings = {name: value for name, value in extract.settings().items() if name != "plan"}
@@ -182,26 +165,8 @@ def extract_files(
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
-    data = parser.add_argument_group("data")
-    data.add_argument(
-        "--input", action="append", required=True, help="file, pattern or (bigquery) table; may be given several times"
-    )
+    data = add_input_flags(parser)
     data.add_argument("--output", required=True, help="directory for the release; must be new or empty")
-    data.add_argument(
-        "--input_format",
-        default="jsonl",
-        help=f"one of: {', '.join(INPUT_FORMATS)} (default jsonl); text is one user a line",
-    )
-    data.add_argument("--user_field", help="field that names the user (default user, else author)")
-    data.add_argument("--text_field", help="field with the text (default text, else content)")
-    data.add_argument("--tokens_field", help="instead of a text: field with a list of tokens")
-    data.add_argument(
-        "--skip_header_lines", type=number_or_text, default=0, help="lines to skip at the head of each file"
-    )
-    data.add_argument("--bad_records", metavar="DIR", help="directory for a list of records that cannot be used")
-    data.add_argument(
-        "--max_bad_fraction", type=number_or_text, default=0.01, help="more bad records fail the run (default 0.01)"
-    )
     data.add_argument("--output_format", default="jsonl", help=f"one of: {', '.join(OUTPUT_FORMATS)} (default jsonl)")
     data.add_argument("--output_bigquery", metavar="TABLE", help="also write the rows to PROJECT:DATASET.TABLE")
     data.add_argument("--overwrite", action="store_true", help="replace a release in the output directory")
@@ -209,12 +174,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
         "--resume", action="store_true", help="finish a run that died from the rounds it had done, with its --noise_key"
     )
     how = parser.add_argument_group("extraction")
-    how.add_argument(
-        "--tokenizer",
-        default="words",
-        help="words, whitespace, regex:PATTERN, huggingface:FILE or module:function (default words)",
-    )
-    how.add_argument("--sentences", action="store_true", help="n-grams do not cross the end of a sentence")
+    add_tokenizer_flags(how)
     how.add_argument("--pruning", default="both", help=f"one of: {', '.join(PRUNINGS)} (default both; plus needs both)")
     how.add_argument(
         "--noise_key",
@@ -224,25 +184,6 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--shards", type=number_or_text, help="blocks of users (default: from the size of the input)")
     how.add_argument("--quiet", action="store_true", help="no progress")
     how.add_argument("--verbose", action="store_true", help="show Beam's messages, and tracebacks")
-
-
-def _input_bytes(patterns: list[str]) -> int:
-    """The likely size of the text; an error if a pattern matches nothing."""
-    for pattern in patterns:
-        try:
-            matched = match_files([pattern])
-        except Exception as error:
-            raise ParameterError(
-                f"input must be a readable file or pattern, got {pattern!r} ({type(error).__name__})."
-            ) from None
-        if not matched:
-            raise ParameterError(f"input must match at least one file, got {pattern!r}.")
-    return sum(size * _expansion(path) for path, size in match_files(patterns).items())
-
-
-def _expansion(path: str) -> int:
-    """How many times larger than on disk the text of a file is likely to be."""
-    return 1 if CompressionTypes.detect_compression_type(path) == CompressionTypes.UNCOMPRESSED else 4
 
 
 def _prepare_output(
@@ -307,15 +248,3 @@ def _drop_checkpoints(directory: str) -> None:
     found = [file.path for file in matched if _OURS.fullmatch(FileSystems.split(file.path)[1])]
     if found:
         FileSystems.delete(found)
-
-
-def _new_directory(name: str, directory: str | None) -> str | None:
-    if directory is not None:
-        try:
-            if not FileSystems.exists(directory):
-                FileSystems.mkdirs(directory)
-            if FileSystems.match([FileSystems.join(directory, "*")])[0].metadata_list:
-                raise ParameterError(f"{name} must be a new or empty directory, got {directory!r}.")
-        except OSError as error:
-            raise ParameterError(f"{name} must be a directory, got {directory!r} ({type(error).__name__}).") from None
-    return directory

@@ -6,7 +6,15 @@ from typing import Any, NoReturn
 
 from dpngram.accounting import POLICIES, ExtractionPlan, plan_extraction
 
-__all__ = ["OneLineParser", "add_budget_flags", "number_list", "number_or_text", "plan_from_flags", "print_error"]
+__all__ = [
+    "OneLineParser",
+    "add_budget_flags",
+    "add_guarantee_flags",
+    "number_list",
+    "number_or_text",
+    "plan_from_flags",
+    "print_error",
+]
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -50,6 +58,16 @@ def number_list(text: str) -> Any:
 
 def add_budget_flags(parser: argparse.ArgumentParser) -> None:
     """The flags that make a plan; the same for every program that needs one."""
+    budget = add_guarantee_flags(parser)
+    budget.add_argument("--shares", type=number_list, help="instead of --decay: budget share of each level (1,1,2,...)")
+    budget.add_argument(
+        "--windows", type=number_or_text, default=1, help="releases that one user may take part in (default 1)"
+    )
+    budget.add_argument("--policy", default="plus", help=f"one of: {', '.join(POLICIES)} (default plus)")
+
+
+def add_guarantee_flags(parser: argparse.ArgumentParser) -> Any:
+    """The flags that every system understands; gives the group, for more of them."""
     budget = parser.add_argument_group("budget")
     budget.add_argument("--epsilon", type=number_or_text, required=True, help="privacy loss per user, e.g. 4")
     budget.add_argument("--delta", type=number_or_text, required=True, help="failure probability, e.g. 1e-7")
@@ -71,11 +89,7 @@ def add_budget_flags(parser: argparse.ArgumentParser) -> None:
         type=number_or_text,
         help="sigma_k = decay * sigma_(k-1); below 1 favours long grams (default 1.118; paper: 1)",
     )
-    budget.add_argument("--shares", type=number_list, help="instead of --decay: budget share of each level (1,1,2,...)")
-    budget.add_argument(
-        "--windows", type=number_or_text, default=1, help="releases that one user may take part in (default 1)"
-    )
-    budget.add_argument("--policy", default="plus", help=f"one of: {', '.join(POLICIES)} (default plus)")
+    return budget
 
 
 def plan_from_flags(flags: argparse.Namespace) -> ExtractionPlan:

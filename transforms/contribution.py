@@ -14,7 +14,7 @@ from dpngram.transforms.levels import EMPTY_LEVEL, Array, Level
 from dpngram.transforms.noise import weight_table
 from dpngram.transforms.rounds import Round, RoundDoFn
 
-__all__ = ["ClipAndWeight", "clip_and_weight", "clip_grams", "sum_by_gram"]
+__all__ = ["ClipAndWeight", "clip_and_weight", "clip_grams", "distinct_pairs", "sum_by_gram"]
 
 
 def clip_and_weight(block: CandidateBlock, cap: int, clip: Prf) -> Array:
@@ -33,15 +33,20 @@ def clip_grams(block: CandidateBlock, cap: int | None, clip: Prf) -> tuple[Array
     A user with more than `cap` grams keeps those with the smallest keyed values of (user, gram): a uniform choice,
     the same in any order and on any worker. The third column is the number of grams that each user keeps.
     """
-    user = block.owners()
-    # Within a gram positions ascend, and users with them: repeats are neighbours.
-    first = np.append(True, user[1:] != user[:-1])[: len(user)]
-    first[block.gram_start[:-1]] = True
-    given = np.bincount(user[first], minlength=len(block))
+    user, first, given = distinct_pairs(block)
     if cap is not None and (given > cap).any():
         _clip(block, user, first, given, cap, clip)
         given = np.minimum(given, cap)
     return user, first, given
+
+
+def distinct_pairs(block: CandidateBlock) -> tuple[Array, Array, Array]:
+    """For each posting its user and whether it is the first of this user and gram; and the grams that each user has."""
+    user = block.owners()
+    # Within a gram positions ascend, and users with them: repeats are neighbours.
+    first = np.append(True, user[1:] != user[:-1])[: len(user)]
+    first[block.gram_start[:-1]] = True
+    return user, first, np.bincount(user[first], minlength=len(block))
 
 
 def sum_by_gram(block: CandidateBlock, weight: Array) -> Array:

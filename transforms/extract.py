@@ -21,7 +21,7 @@ from dpngram.transforms.contribution import ClipAndWeight
 from dpngram.transforms.documents import PreparePosts
 from dpngram.transforms.keys import KeyReference, Randomness, settings_digest
 from dpngram.transforms.levels import Level
-from dpngram.transforms.policies import make_policy
+from dpngram.transforms.policies import PaperPolicy, make_policy
 from dpngram.transforms.released import DecodeGrams, GramTable, Ngram
 from dpngram.transforms.rounds import Round
 from dpngram.transforms.spurious import AddSpuriousGrams, CollectTokens
@@ -31,7 +31,7 @@ from dpngram.transforms.users import BindRelease, GroupUsers
 from dpngram.transforms.validity import PRUNINGS, ValidityFilter
 from dpngram.transforms.windows import BoundWindows, check_windowing, windows_per_document
 
-__all__ = ["ExtractLevel", "ExtractLevels", "ExtractNgrams"]
+__all__ = ["ExtractLevel", "ExtractLevels", "ExtractNgrams", "chain_levels", "fresh_key"]
 
 _LOCAL_RUNNERS = ("DirectRunner", "FnApiRunner", "BundleBasedDirectRunner", "SwitchingDirectRunner", "PrismRunner")
 # User blocks per histogram shard: blocks hold positions, shards only distinct grams.
@@ -82,6 +82,25 @@ class ExtractLevel(beam.PTransform):
             if self._checkpoints:
                 released | f"{step}Checkpoint" >> self._checkpoints.save(round_, binding)
         return users, released
+
+
+def chain_levels(
+    users: beam.PCollection[Block],
+    binding: beam.PCollection[bytes],
+    policy: PaperPolicy,
+    randomness: Randomness,
+    pruning: str,
+    shards: int,
+    checkpoints: Checkpoints | None = None,
+) -> dict[int, beam.PCollection[Level]]:
+    """The levels of one release, each fed by the one before: {n: S_n}. `shards` counts blocks of users."""
+    levels: dict[int, beam.PCollection[Level]] = {}
+    for n in range(1, policy.plan.max_n + 1):
+        rounds = [Round(policy, n, number, randomness, pruning) for number in range(len(policy.plan.level(n).rounds))]
+        users, levels[n] = users | f"Level{n}" >> ExtractLevel(
+            rounds, binding, levels.get(n - 1), shards=-(-shards // _BLOCKS_PER_SHARD), checkpoints=checkpoints
+        )
+    return levels
 
 
 class ExtractLevels(beam.PTransform):
@@ -156,21 +175,16 @@ class ExtractLevels(beam.PTransform):
         )
         binding = users | "BindRelease" >> BindRelease(randomness)
 
-        level, table, tables = None, None, {}
-        shards = -(-self._shards // _BLOCKS_PER_SHARD)
         checkpoints = None
         if self._checkpoints is not None:
             if documents.windowing.windowfn != GlobalWindows():
                 raise ParameterError("checkpoints must be left out in windows: they hold one release.")
             checkpoints = Checkpoints(self._checkpoints, randomness.settings, look=not _is_dry_run(documents.pipeline))
-        for n in range(1, self._plan.max_n + 1):
-            rounds = [
-                Round(self._policy, n, number, randomness, self._pruning)
-                for number in range(len(self._plan.level(n).rounds))
-            ]
-            users, level = users | f"Level{n}" >> ExtractLevel(
-                rounds, binding, level, shards=shards, checkpoints=checkpoints
-            )
+        levels = chain_levels(
+            users, binding, self._policy, randomness, self._pruning, self._shards, checkpoints
+        )  # {n: S_n}
+        table, tables = None, {}
+        for n, level in levels.items():
             table = level | f"Decode{n}" >> DecodeGrams(table, self._pruning)
             tables[n] = table
         return tables
@@ -204,7 +218,7 @@ class ExtractLevels(beam.PTransform):
         }
 
     def _randomness(self, pipeline: beam.Pipeline) -> Randomness:
-        key = self._noise_key or _fresh_key(pipeline)
+        key = self._noise_key or fresh_key(pipeline)
         if not _is_dry_run(pipeline):
             key.create_if_missing()
         application = pipeline._current_transform().full_label
@@ -235,7 +249,7 @@ def _is_dry_run(pipeline: beam.Pipeline) -> bool:
     return remote and bool(pipeline._options.view_as(TestOptions).dry_run)
 
 
-def _fresh_key(pipeline: beam.Pipeline) -> KeyReference:
+def fresh_key(pipeline: beam.Pipeline) -> KeyReference:
     """A key for this run only, in a directory that goes with the process."""
     runner = type(pipeline.runner).__name__
     if runner not in _LOCAL_RUNNERS:

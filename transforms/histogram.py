@@ -19,26 +19,31 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 @register_block
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CellBlock(Block):
-    """Cells of a histogram: key and weight, and for level 1 the token."""
+    """Cells of a histogram: key and weight; where grams are named by digests, these; and for level 1 the token."""
 
     keys: Array  # uint64, sorted
     weight: Array  # int64, positive, in units of 2^-32
-    digests: Array  # (cells, 2) uint64 at level 1, else empty
-    token_offsets: Array
+    digests: Array  # (cells, 2) uint64 at level 1 and in set unions, else empty; their first halves are the keys
+    token_offsets: Array  # level 1 only
     token_bytes: Array
 
     def __len__(self) -> int:
         return len(self.keys)
 
     @property
-    def has_tokens(self) -> bool:
+    def has_digests(self) -> bool:
         return len(self.digests) > 0
+
+    @property
+    def has_tokens(self) -> bool:
+        return len(self.token_offsets) > 1
 
     def take(self, rows: Array) -> "CellBlock":
         """The cells of these rows, in that order."""
         digests, offsets, data = self.digests, self.token_offsets, self.token_bytes
-        if self.has_tokens:
+        if self.has_digests:
             digests = np.take(digests, rows, axis=0)
+        if self.has_tokens:
             offsets, data = split_binary(binary_array(offsets, data).take(pa.array(rows)))
         return CellBlock(
             keys=np.take(self.keys, rows),
@@ -58,7 +63,7 @@ def weighted_cells(block: CandidateBlock, weight: Array) -> CellBlock:
         token_offsets=block.token_offsets,
         token_bytes=block.token_bytes,
     )
-    if cells.has_tokens:  # a dictionary is in no order
+    if cells.has_digests:  # digests are in no order
         order = np.argsort(cells.keys)
         return cells.take(order[weight[order] > 0])
     return cells if weight.all() else cells.take(np.flatnonzero(weight))
@@ -86,7 +91,7 @@ def merge_cells(blocks: Sequence[CellBlock]) -> CellBlock:
     order = np.argsort(keys, kind="stable")  # merges sorted runs
     keys = keys[order]
     first = np.append(True, keys[1:] != keys[:-1])[: len(keys)]
-    if blocks[0].has_tokens:
+    if blocks[0].has_digests:
         digests = np.concatenate([block.digests for block in blocks])
         second = digests[order, 1]
         if (~first[1:] & (second[1:] != second[:-1])).any():  # two tokens share half of their digests
@@ -95,9 +100,11 @@ def merge_cells(blocks: Sequence[CellBlock]) -> CellBlock:
             first = np.append(True, (keys[1:] != keys[:-1]) | (second[1:] != second[:-1]))
     starts = np.flatnonzero(first)
     total = np.add.reduceat(weight[order], starts)
-    if not blocks[0].has_tokens:
+    if not blocks[0].has_digests:
         return dataclasses.replace(blocks[0], keys=keys[starts], weight=total)
     kept = order[starts]
+    if not blocks[0].has_tokens:
+        return dataclasses.replace(blocks[0], keys=keys[starts], weight=total, digests=digests[kept])
     tokens = pa.chunked_array([binary_array(block.token_offsets, block.token_bytes) for block in blocks])
     offsets, data = split_binary(tokens.take(pa.array(kept)).combine_chunks())
     return CellBlock(keys=keys[starts], weight=total, digests=digests[kept], token_offsets=offsets, token_bytes=data)

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpngram.transforms.columns import Block, register_block
 
-__all__ = ["EMPTY_LEVEL", "Array", "Level", "pack_keys"]
+__all__ = ["EMPTY_LEVEL", "Array", "Level", "find_digests", "pack_keys"]
 
 Array = np.ndarray[Any, Any]
 _LAST = np.uint64(0xFFFFFFFF)
@@ -25,6 +25,24 @@ def pack_keys(parent: Array, last: Array) -> Array:
     """The keys of these grams."""
     keys: Array = (parent.astype(np.uint64) << _SHIFT) | last.astype(np.uint64)
     return keys
+
+
+def find_digests(known: Array, wanted: Array) -> Array:
+    """The row of each wanted 128-bit digest among known ones, sorted by their first halves; -1 if it is not there."""
+    found = np.full(len(wanted), -1, np.int64)
+    if not len(known):
+        return found
+    at = np.searchsorted(known[:, 0], wanted[:, 0])
+    open_rows = np.arange(len(wanted))
+    # One pass, unless two known ones share 64 bits.
+    while len(open_rows):
+        open_rows = open_rows[at[open_rows] < len(known)]
+        same = known[at[open_rows]] == wanted[open_rows]
+        hit = same.all(axis=1)
+        found[open_rows[hit]] = at[open_rows[hit]]
+        open_rows = open_rows[same[:, 0] & ~hit]
+        at[open_rows] += 1
+    return found
 
 
 @register_block
@@ -74,22 +92,8 @@ class Level(Block):
 
     def find_tokens(self, digests: Array) -> Array:
         """Level 1: the row of each token, given by its digest, -1 where it was not released."""
-        found = np.full(len(digests), -1, np.int32)
-        if not len(self.digests):
-            return found
-        at = np.searchsorted(self.digests[:, 0], digests[:, 0])
-        open_rows = np.arange(len(digests))
-        # One pass, unless two released tokens share 64 bits of their digests.
-        while len(open_rows):
-            inside = at[open_rows] < len(self.digests)
-            open_rows = open_rows[inside]
-            candidate = self.digests[at[open_rows]]
-            same = candidate == digests[open_rows]
-            hit = same.all(axis=1)
-            found[open_rows[hit]] = self.digest_rows[at[open_rows[hit]]]
-            open_rows = open_rows[same[:, 0] & ~hit]
-            at[open_rows] += 1
-        return found
+        rows = find_digests(self.digests, digests)
+        return np.where(rows >= 0, np.append(self.digest_rows, np.int32(-1))[rows], np.int32(-1))
 
     def valid(self, pruning: str) -> int:
         """|V_{k+1}|, exactly. For both-side pruning the sum over middles y of #{xy} * #{yz}: linear in |S_k|."""

@@ -39,7 +39,7 @@ def release_cells(cells: CellBlock, cut: Cut, draw: Draw) -> ReleasedPart:
     """Noise for every cell, keyed by the gram; what reaches its floor goes on with its noisy weight."""
     noise, floor = cut.noise, cut.floor
     prf = draw("noise")
-    words = prf.encrypt(cells.digests) if cells.has_tokens else prf.words(cells.keys, 0)
+    words = prf.encrypt(cells.digests) if cells.has_digests else prf.words(cells.keys, 0)
     present = below = np.zeros(0, np.int64)
     if cut.tallied:
         noisy = noise.noisy(cells.weight, words)

@@ -17,7 +17,7 @@ from dpngram.transforms.levels import Array
 from dpngram.transforms.posts import PostBlock, concatenate_posts, spans
 from dpngram.transforms.windows import window_name
 
-__all__ = ["BindRelease", "GroupUsers", "UserBlock", "group_users", "sum_digests"]
+__all__ = ["BindRelease", "FingerprintUsers", "GroupUsers", "UserBlock", "group_users", "sum_digests"]
 
 
 @register_block
@@ -127,6 +127,17 @@ class _GroupUsersDoFn(beam.DoFn):
         yield group_users(shard[1], solo=self._solo, source=self._source)
 
 
+class FingerprintUsers(beam.PTransform):
+    """UserBlock -> (0, fingerprint of all content), one element. Private, and for key derivation only."""
+
+    def expand(self, users: beam.PCollection[UserBlock]) -> beam.PCollection[tuple[int, bytes]]:
+        return (
+            users
+            | "Block" >> beam.Map(_keyed_fingerprint)  # (0, sum of a block)
+            | "Sum" >> beam.CombinePerKey(_SumFingerprints())  # (0, sum of all)
+        )
+
+
 class BindRelease(beam.PTransform):
     """UserBlock -> the binding of this release: the fingerprint of its content, once the key is free for it.
 
@@ -142,8 +153,7 @@ class BindRelease(beam.PTransform):
     def expand(self, users: beam.PCollection[UserBlock]) -> beam.PCollection[bytes]:
         return (
             users
-            | "Fingerprint" >> beam.Map(_keyed_fingerprint)  # (0, sum of a block)
-            | "Sum" >> beam.CombinePerKey(_SumFingerprints())  # (0, sum of all)
+            | "Fingerprint" >> FingerprintUsers()  # (0, sum of all)
             | "Bind" >> beam.ParDo(_BindDoFn(self._randomness))
         )
 

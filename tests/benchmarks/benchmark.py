@@ -1,9 +1,9 @@
 """What an extraction costs, as ratios measured in one run. Run by hand:
 
-    python tests/benchmarks/benchmark.py msnbc english policies scaling workers [--repeats 3] [--data ../shared/data]
+    python tests/benchmarks/benchmark.py msnbc english policies compare scaling workers [--repeats 3] [--data DIR]
 
-`msnbc`, `english` and `policies` read the data sets named in docs/results.md; `scaling` and `workers` make their own.
-All but `policies` run policy paper.
+`msnbc`, `english`, `policies` and `compare` read the data sets named in docs/results.md; `scaling` and `workers` make
+their own. All but `policies` run policy paper.
 Each measurement is a process of its own, imports included; the smallest of the repeats counts.
 """
 
@@ -56,8 +56,8 @@ def _run(command):
         return tuple(map(float, done.stdout.split()))
 
 
-def extract(*flags):
-    return [sys.executable, "-m", "dpngram.pipelines.cli", "extract", "--output", "{out}", *flags]
+def extract(*flags, program="extract"):
+    return [sys.executable, "-m", "dpngram.pipelines.cli", program, "--output", "{out}", *flags]
 
 
 def plain(*arguments):
@@ -100,6 +100,14 @@ def bench_policies(data, repeats, work):
         paper, plus = measure(repeats, *(extract(*flags, *ONE, "--policy", policy) for policy in ("paper", "plus")))
         show(f"{name}, policy paper", paper)
         show(f"{name}, policy plus (CPU over paper: at most 2.5)", plus, plus[0] / paper[0])
+
+
+def bench_compare(data, repeats, work):
+    flags = ["--input", unpack_msnbc(data, work), *TEXT, *ONE]
+    rows = ["--systems", "dpne,dpsu_all,dpsu_even,dpsu_single"]
+    one, four = measure(repeats, extract(*flags, *PAPER_MSNBC), extract(*flags, *MSNBC, *rows, program="compare"))
+    show("MSNBC, dpngram extract", one)
+    show("MSNBC, dpngram compare, four rows (wall: at most 6)", four, four[1] / one[1])
 
 
 def bench_scaling(_data, repeats, work):
@@ -174,6 +182,7 @@ def main():
         "msnbc": bench_msnbc,
         "english": bench_english,
         "policies": bench_policies,
+        "compare": bench_compare,
         "scaling": bench_scaling,
         "workers": bench_workers,
     }

@@ -24,7 +24,7 @@ from apache_beam.transforms.window import FixedWindows
 from helpers.runs import extract
 
 from dpngram.accounting import ParameterError, plan_extraction
-from dpngram.pipelines import dataflow
+from dpngram.pipelines import dataflow, inputs
 from dpngram.pipelines import extract as extract_module
 from dpngram.pipelines.extract import extract_files
 from dpngram.pipelines.reading import InputFormat
@@ -307,7 +307,7 @@ def test_a_job_that_is_not_waited_for(flag, monkeypatch, capsys):
 
     monkeypatch.setattr(apiclient, "DataflowApplicationClient", Client)
     monkeypatch.setattr(GoogleCloudOptions, "_warn_if_soft_delete_policy_enabled", lambda self, name: None)
-    monkeypatch.setattr(extract_module, "_input_bytes", lambda patterns: 1 << 30)
+    monkeypatch.setattr(inputs, "_input_bytes", lambda patterns: 1 << 30)
     monkeypatch.setattr(extract_module, "_prepare_output", lambda *_args, **_more: True)
     monkeypatch.setattr(extract_module.FileSystems, "match", lambda patterns: [_Nothing])
     assert extract("gs://some-bucket/out", *CLOUD, *IMAGE, *WHERE, *KEY, flag) == 0

@@ -18,6 +18,7 @@ import zstandard
 from helpers.runs import extract, files, jsonl, small_corpus
 
 from dpngram.pipelines import extract as extract_module
+from dpngram.pipelines import inputs
 from dpngram.pipelines.cli import main
 from dpngram.pipelines.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.lines import ByteRange
@@ -127,7 +128,8 @@ def test_bigquery_with_stand_ins(corpus, key, tmp_path, monkeypatch):
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "apache_beam.io.gcp.bigquery_tools", None)  # as if Beam's gcp extra were not here
         assert extract(tmp_path / "refused", *flags) == 2
-    monkeypatch.setattr(extract_module, "check_table", lambda flag, table: table)
+    for module in (extract_module, inputs):  # the output's and the input's
+        monkeypatch.setattr(module, "check_table", lambda flag, table: table)
     assert extract(tmp_path / "out", *flags) == 0
     assert files(tmp_path / "out") == files(tmp_path / "files")
     assert json.loads((tmp_path / "out" / "operator.json").read_text())["bad_records"] == {"missing_user": 1}

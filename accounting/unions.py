@@ -1,0 +1,130 @@
+"""Plans for the baselines: differentially private set union (DPSU) over n-grams, in the paper's three ways.
+
+Set union (Gopi et al. 2020; Algorithm 3 of the paper) is level 1 of our algorithm on other items: each user gives at
+most `max_contributions` grams equal weights of L2 norm 1, every cell that somebody has gets Gaussian noise, and what
+reaches rho is released. Nothing is pruned, and nothing spurious is added: rho hides cells that only one user has.
+
+Privacy, as for level 1 (docs/privacy.md): the queries of a plan together are one Gaussian of sigma*, and a gram that
+only one user has appears with probability at most d = the sum of their `threshold_delta`; both directions are checked.
+"""
+
+import dataclasses
+import math
+
+from dpngram.accounting.gaussian import compose_sigmas
+from dpngram.accounting.parameters import (
+    MAX_CONTRIBUTIONS,
+    MAX_N,
+    ParameterError,
+    check_delta,
+    check_epsilon,
+    check_integer,
+    check_number,
+    check_sigma,
+)
+from dpngram.accounting.plan import delta_needed, plan_extraction
+from dpngram.accounting.thresholds import RHO_1_SLACK, first_level_threshold
+
+__all__ = ["UnionPlan", "UnionQuery", "plan_union_all", "plan_union_even", "plan_union_single"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UnionQuery:
+    """One set union: the grams of these lengths together."""
+
+    lengths: tuple[int, ...]
+    sigma: float
+    max_contributions: int  # of all lengths together
+    threshold_delta: float  # what a user's own grams may cost
+    rho: float
+
+    def __post_init__(self) -> None:
+        if not self.lengths or list(self.lengths) != sorted(set(self.lengths)):
+            raise ParameterError(f"lengths must be ascending and at least one, got {self.lengths!r:.60}.")
+        for n in self.lengths:
+            check_integer("lengths", n, 1, MAX_N)
+        check_sigma(self.sigma)
+        check_integer("max_contributions", self.max_contributions, 1, MAX_CONTRIBUTIONS)
+        check_number("threshold_delta", self.threshold_delta, 0.0, 1.0, low_open=True, high_open=True)
+        needed = first_level_threshold(self.sigma, self.max_contributions, self.threshold_delta)
+        if not self.rho >= needed - abs(needed) * RHO_1_SLACK:
+            raise ParameterError(f"rho must be at least {needed:.9g} for this threshold_delta, got {self.rho}.")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class UnionPlan:
+    """Set unions that are released together. Unless `as_printed`, a plan that overspends its budget cannot exist."""
+
+    epsilon: float
+    delta: float
+    queries: tuple[UnionQuery, ...]
+    as_printed: bool = False
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+        check_delta(self.delta)
+        lengths = [n for query in self.queries for n in query.lengths]
+        if not lengths or len(set(lengths)) != len(lengths):
+            raise ParameterError("queries must be at least one, and no length in two of them.")
+        if not self.as_printed and self.delta_spent > self.delta * (1 + 1e-15):
+            raise ParameterError(
+                f"the noise of these unions does not give ({self.epsilon:g}, {self.delta:g})-differential privacy."
+            )
+
+    @property
+    def delta_spent(self) -> float:
+        """The delta that these unions really have at `epsilon`: more than `delta` only if `as_printed`."""
+        spent = math.fsum(query.threshold_delta for query in self.queries)
+        if spent >= 1:
+            return 1.0
+        return min(1.0, delta_needed(self.epsilon, compose_sigmas(query.sigma for query in self.queries), spent))
+
+
+def plan_union_all(*, epsilon: float, delta: float, max_n: int, max_contributions: int) -> UnionPlan:
+    """DPSU-all: the grams of all lengths are items of one union, Delta = T * Delta_0."""
+    lengths = tuple(range(1, check_integer("max_n", max_n, 1, MAX_N) + 1))
+    cap = check_integer("max_contributions", max_contributions, 1, MAX_CONTRIBUTIONS)
+    return _plan(epsilon, delta, [lengths], max_n * cap)
+
+
+def plan_union_even(
+    *, epsilon: float, delta: float, max_n: int, max_contributions: int, as_printed: bool = False
+) -> UnionPlan:
+    """DPSU-even: a union for each length, the budget split evenly: sigma*sqrt(T), and half of delta over T thresholds.
+
+    `as_printed` gives every threshold half of delta by itself, which is what the paper's printed rows fit. That plan
+    spends (T + 1)/2 times delta, and says so in `delta_spent`.
+    """
+    lengths: list[tuple[int, ...]] = [(n,) for n in range(1, check_integer("max_n", max_n, 1, MAX_N) + 1)]
+    return _plan(epsilon, delta, lengths, max_contributions, as_printed=as_printed)
+
+
+def plan_union_single(*, epsilon: float, delta: float, n: int, max_contributions: int) -> UnionPlan:
+    """DPSU-single: the whole budget on the grams of length n."""
+    return _plan(epsilon, delta, [(check_integer("n", n, 1, MAX_N),)], max_contributions)
+
+
+def _plan(
+    epsilon: float, delta: float, lengths: list[tuple[int, ...]], cap: int, *, as_printed: bool = False
+) -> UnionPlan:
+    """One query of equal noise for each entry of `lengths`: the levels of a `paper` plan, all like level 1."""
+    check_integer("max_contributions", cap, 1, MAX_CONTRIBUTIONS)
+    basis = plan_extraction(epsilon=epsilon, delta=delta, max_n=len(lengths), max_contributions=1, policy="paper")
+    part = basis.threshold_delta
+    if len(lengths) > 1 and not as_printed:
+        part = math.nextafter(part / len(lengths), 0)
+    return UnionPlan(
+        epsilon=basis.epsilon,
+        delta=basis.delta,
+        as_printed=as_printed,
+        queries=tuple(
+            UnionQuery(
+                lengths=together,
+                sigma=level.sigma,
+                max_contributions=cap,
+                threshold_delta=part,
+                rho=first_level_threshold(level.sigma, cap, part),
+            )
+            for together, level in zip(lengths, basis.levels, strict=True)
+        ),
+    )

@@ -1,0 +1,248 @@
+"""`dpngram compare`: the paper's systems side by side, its tables and figures, on any input."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
+
+from dpngram.accounting import ParameterError
+from dpngram.accounting.parameters import check_integer, check_number
+from dpngram.pipelines.comparison_page import render_page
+from dpngram.pipelines.flags import OneLineParser, add_guarantee_flags, number_list, number_or_text, print_error
+from dpngram.pipelines.inputs import (
+    add_input_flags,
+    add_tokenizer_flags,
+    check_input,
+    input_format_from_flags,
+    new_directory,
+    read_documents,
+)
+from dpngram.pipelines.reading import CheckRecords
+from dpngram.pipelines.results import (
+    EXACT_WARNING,
+    exact_tables,
+    fill_exact,
+    fill_results,
+    outline,
+    result_tables,
+    spent_in_words,
+    to_json,
+)
+from dpngram.pipelines.running import beam_options, failure_line, keep_memory, make_pipeline, quiet_logging
+from dpngram.pipelines.scaling import default_shards
+from dpngram.pipelines.systems import SWEEPS, SYSTEMS, Comparison, plan_comparison
+from dpngram.pipelines.writing import read_whole, write_whole
+from dpngram.transforms.comparison import CompareSystems
+from dpngram.transforms.keys import KeyProblem
+
+__all__ = ["EXACT_DIRECTORY", "compare_files", "run"]
+
+RESULTS, PAGE = "comparison.json", "comparison.html"
+EXACT_DIRECTORY = "exact-counts-NOT-PRIVATE"
+EXACT_RESULTS, EXACT_PAGE = "exact-counts-NOT-PRIVATE.json", "comparison-NOT-PRIVATE.html"
+_ANONYMITY = (20, 50, 100, 200, 500)
+_RED, _PLAIN = "\x1b[1;31m", "\x1b[0m"
+
+
+def run(argv: Sequence[str]) -> int:
+    parser = _make_parser()
+    flags, rest = parser.parse_known_args(argv)
+    quiet_logging(flags.verbose)
+    keep_memory()
+    try:
+        comparison = plan_comparison(
+            epsilon=flags.epsilon,
+            delta=flags.delta,
+            max_n=flags.max_n,
+            max_contributions=flags.max_contributions,
+            eta=flags.eta,
+            decay=flags.decay,
+            systems=flags.systems,
+            sweeps=flags.sweep,
+            sweep_system=flags.sweep_system,
+            repeats=flags.repeats,
+            as_printed=flags.as_printed,
+        )
+        anonymity = _anonymity(flags.anonymity, flags.reveal_exact_counts)
+        input_format = input_format_from_flags(flags)
+        most_bad = check_number("max_bad_fraction", flags.max_bad_fraction, 0.0, 1.0)
+        options = beam_options(rest)
+        size = check_input(flags, input_format)
+        pipeline = make_pipeline(options, size, verbose=flags.verbose)
+        systems = CompareSystems(
+            [run for _, _, run in comparison.runs()],
+            tokenizer=flags.tokenizer,
+            sentences=flags.sentences,
+            noise_key=flags.noise_key,
+            release=flags.release,
+            user_per_document=input_format.name == "text",
+            shards=default_shards(size) if flags.shards is None else flags.shards,
+            max_user_tokens=flags.max_user_tokens,
+            anonymity=anonymity,
+            followed=[run for run, (row, _, _) in enumerate(comparison.runs()) if row in comparison.systems],
+        )
+        bad_records = new_directory("bad_records", flags.bad_records)
+        new_directory("output", flags.output)
+        if anonymity is not None:
+            new_directory("output", FileSystems.join(flags.output, EXACT_DIRECTORY))
+        documents, tallies = read_documents(pipeline, flags.input, input_format, bad_records)
+        compare_files(documents, tallies, flags.output, comparison, systems, anonymity, max_bad_fraction=most_bad)
+    except (ParameterError, KeyProblem) as error:
+        parser.error(str(error))
+    if anonymity is not None:
+        _warn(f"{EXACT_WARNING} They go to {EXACT_DIRECTORY}/ and nowhere else.")
+    print(spent_in_words(comparison), file=sys.stderr, flush=True)
+    try:
+        pipeline.run().wait_until_finish()
+        results = _write_pages(flags.output, exact=anonymity is not None)
+    except Exception as error:
+        if flags.verbose:
+            raise
+        return print_error(parser.prog, failure_line(error), status=1)
+    print(_summary(results, flags.output))
+    return 0
+
+
+def compare_files(
+    documents: beam.PCollection[Any],
+    tallies: beam.PCollection[Any],
+    output: str,
+    comparison: Comparison,
+    systems: CompareSystems,
+    anonymity: Sequence[int] | None,
+    *,
+    max_bad_fraction: float = 0.01,
+) -> None:
+    """The whole graph after the one reading: users once -> every run -> sizes -> comparison.json."""
+    gate = tallies | "CheckRecords" >> CheckRecords(max_bad_fraction)  # one element, or the run fails
+    sizes, exact = documents | "Compare" >> systems  # ((kind, run, n, K), count)
+    begun = outline(comparison, systems.settings())
+    path = FileSystems.join(output, RESULTS)
+    gate | "WriteResults" >> beam.ParDo(_WriteResultsDoFn(path, begun, comparison), sizes=beam.pvalue.AsIter(sizes))
+    if exact is not None and anonymity is not None:
+        apart = FileSystems.join(output, EXACT_DIRECTORY, EXACT_RESULTS)
+        gate | "WriteExactCounts" >> beam.ParDo(
+            _WriteExactDoFn(apart, begun, comparison, anonymity),
+            sizes=beam.pvalue.AsIter(sizes),
+            exact=beam.pvalue.AsIter(exact),
+        )
+
+
+class _WriteResultsDoFn(beam.DoFn):
+    """comparison.json: sizes of releases, which are functions of them, and nothing else of the data."""
+
+    def __init__(self, path: str, begun: dict[str, Any], comparison: Comparison) -> None:
+        self._path, self._begun, self._comparison = path, begun, comparison
+
+    def process(self, _gate: int, sizes: Iterable[Any] = ()) -> Iterator[str]:
+        write_whole(self._path, to_json(fill_results(self._begun, self._comparison, dict(sizes))))
+        yield self._path
+
+
+class _WriteExactDoFn(beam.DoFn):
+    """The exact counts, apart from everything else. NOT private."""
+
+    def __init__(self, path: str, begun: dict[str, Any], comparison: Comparison, anonymity: Sequence[int]) -> None:
+        self._path, self._begun, self._comparison, self._anonymity = path, begun, comparison, anonymity
+
+    def process(self, _gate: int, sizes: Iterable[Any] = (), exact: Iterable[Any] = ()) -> Iterator[str]:
+        results = fill_results(self._begun, self._comparison, dict(sizes))
+        write_whole(self._path, to_json(fill_exact(results, self._comparison, self._anonymity, dict(exact))))
+        yield self._path
+
+
+def _write_pages(output: str, *, exact: bool) -> dict[str, Any]:
+    """Tables and pages from the finished JSON."""
+    results: dict[str, Any] = json.loads(read_whole(FileSystems.join(output, RESULTS)))
+    for name, text in {**result_tables(results), PAGE: render_page(results)}.items():
+        write_whole(FileSystems.join(output, name), text.encode())
+    if exact:
+        apart = FileSystems.join(output, EXACT_DIRECTORY)
+        counts = json.loads(read_whole(FileSystems.join(apart, EXACT_RESULTS)))
+        files = {**exact_tables(counts), EXACT_PAGE: render_page(results, counts)}
+        files["README-NOT-PRIVATE.txt"] = EXACT_WARNING + "\n"
+        for name, text in files.items():
+            write_whole(FileSystems.join(apart, name), text.encode())
+    return results
+
+
+def _summary(results: dict[str, Any], output: str) -> str:
+    lines = []
+    for number in results["systems"]:
+        row = results["rows"][number]
+        spread = f" ± {row['total']['sd']:,.0f}" if row["total"] and results["repeats"] > 1 else ""
+        total = f"{row['total']['mean']:,.0f}{spread}" if row["total"] else "-"
+        lines.append(f"{row['title']:<28} {total:>16}   {'  '.join(f'{mean:,.0f}' for mean in row['mean'])}")
+        if row["overspends"]:
+            lines.append(f"  {row['note']}")
+    return "\n".join([*lines, f"Compared {len(results['rows'])} row(s) into {output}"])
+
+
+def _anonymity(given: Any, reveal: bool) -> list[int] | None:
+    if not reveal:
+        if given is not None:
+            raise ParameterError(
+                "anonymity must have --reveal_exact_counts: which grams K users have is exact, and not private."
+            )
+        return None
+    values = list(_ANONYMITY) if given is None else given if isinstance(given, list) else [given]
+    checked = [check_integer("anonymity", value, 1, 1 << 31) for value in values]
+    if len(set(checked)) != len(checked):
+        raise ParameterError(f"anonymity must be different numbers, got {checked}.")
+    return sorted(checked)
+
+
+def _warn(text: str) -> None:
+    red, plain = ("", "") if os.environ.get("NO_COLOR") else (_RED, _PLAIN)
+    print(f"{red}WARNING: {text}{plain}", file=sys.stderr, flush=True)
+
+
+def _make_parser() -> OneLineParser:
+    parser = OneLineParser(
+        prog="dpngram compare",
+        description="Run the paper's systems side by side on one reading of the input: tables, figures, sweeps. For "
+        "public and research data: all budgets add up. Any other flag goes to Beam.",
+    )
+    add_guarantee_flags(parser)
+    data = add_input_flags(parser)
+    data.add_argument("--output", required=True, help="directory for tables and figures; must be new or empty")
+    data.add_argument(
+        "--max_user_tokens", type=number_or_text, help="leave out users with more tokens than this (default: nobody)"
+    )
+    how = parser.add_argument_group("comparison")
+    how.add_argument(
+        "--systems", default=",".join(SYSTEMS), help=f"which to run, of: {','.join(SYSTEMS)} (default all)"
+    )
+    how.add_argument(
+        "--repeats", type=number_or_text, default=1, help="runs of each, for mean and deviation (default 1)"
+    )
+    how.add_argument(
+        "--sweep",
+        action="append",
+        default=[],
+        metavar="NAME=VALUES",
+        help=f"vary one parameter, e.g. epsilon=1,2,4; of: {', '.join(SWEEPS)}; may be given several times",
+    )
+    how.add_argument("--sweep_system", help="which system sweeps vary: dpne or plus (default dpne)")
+    how.add_argument(
+        "--as_printed", action="store_true", help="DPSU-even with the paper's numbers, which spend more than delta"
+    )
+    how.add_argument(
+        "--reveal_exact_counts",
+        action="store_true",
+        help=f"also K-anonymity and statistics of the data: exact, NOT private, into {EXACT_DIRECTORY}/",
+    )
+    how.add_argument("--anonymity", type=number_list, help=f"values of K (default {','.join(map(str, _ANONYMITY))})")
+    add_tokenizer_flags(how)
+    how.add_argument(
+        "--noise_key",
+        help="file:PATH, env:NAME or gcp-secret:NAME; only to replay one comparison (default: a fresh key)",
+    )
+    how.add_argument("--release", default="", help="label of the comparison, with a key that is used again")
+    how.add_argument("--shards", type=number_or_text, help="blocks of users (default: from the size of the input)")
+    how.add_argument("--verbose", action="store_true", help="show Beam's messages, and tracebacks")
+    return parser

@@ -20,6 +20,7 @@ from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.accounting.parameters import check_choice, check_number
 from dpngram.pipelines.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.flags import OneLineParser, add_budget_flags, number_or_text, plan_from_flags, print_error
+from dpngram.pipelines.inputs import add_tokenizer_flags
 from dpngram.pipelines.polling import PollFiles
 from dpngram.pipelines.running import beam_options, failure_line, keep_memory, make_pipeline, quiet_logging
 from dpngram.pipelines.writing import WriteWindows
@@ -217,8 +218,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     windows.add_argument("--poll", type=number_or_text, help="files: look every so many seconds (default 5)")
     windows.add_argument("--duration", type=number_or_text, help="files: end after so many seconds (default: never)")
     how = parser.add_argument_group("extraction")
-    how.add_argument("--tokenizer", default="words", help="as for dpngram extract (default words)")
-    how.add_argument("--sentences", action="store_true", help="n-grams do not cross the end of a sentence")
+    add_tokenizer_flags(how)
     how.add_argument("--pruning", default="both", help=f"one of: {', '.join(PRUNINGS)} (default both; plus needs both)")
     how.add_argument("--noise_key", help="file:PATH, env:NAME or gcp-secret:NAME/versions/N; must be given")
     how.add_argument("--release", default="", help="label of the stream, with a key that is used again")

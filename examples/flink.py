@@ -150,7 +150,7 @@ class FlinkCluster:
             f"--job_endpoint=127.0.0.1:{self._jobs}",
             "--environment_type=PROCESS",
             "--environment_config=" + json.dumps({"command": str(self.directory / "worker.sh")}),
-            "--environment_cache_millis=60000",  # keeps a Python worker for the next stage
+            "--environment_cache_millis=5000",  # keeps a Python worker for the next stage
             f"--parallelism={self._task_managers}",
         ]
 
@@ -263,7 +263,7 @@ class FlinkCluster:
             "cluster.evenly-spread-out-slots": "true",
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": "10",
-            "restart-strategy.fixed-delay.delay": "1 s",
+            "restart-strategy.fixed-delay.delay": "8 s",  # longer than a dead Python worker is kept
             "cluster.uncaught-exception-handling": "FAIL",  # out of memory is the end of a process, not of a thread
             "heartbeat.interval": "2000",
             "heartbeat.timeout": "10000",

@@ -85,6 +85,10 @@ def run(argv: Sequence[str]) -> int:
             anonymity=anonymity,
             followed=[run for run, (row, _, _) in enumerate(comparison.runs()) if row in comparison.systems],
         )
+        if flags.release and flags.noise_key is None:
+            raise ParameterError("release must be left out without a noise_key: a fresh key needs no label.")
+        if flags.bad_records is not None and os.path.abspath(flags.bad_records) == os.path.abspath(flags.output):
+            raise ParameterError("bad_records must not be the output: what lies there may be published.")
         bad_records = new_directory("bad_records", flags.bad_records)
         new_directory("output", flags.output)
         if anonymity is not None:

@@ -1,6 +1,7 @@
 """Where the input lies and how it is read: flags and checks that are the same for every program that reads text."""
 
 import argparse
+import os
 from typing import Any
 
 import apache_beam as beam
@@ -113,6 +114,8 @@ def _expansion(path: str) -> int:
 def new_directory(name: str, directory: str | None) -> str | None:
     """Makes the directory; an error if something is in it. `name` is the flag's."""
     if directory is not None:
+        if FileSystems.get_scheme(directory) is None and os.path.isfile(directory):
+            raise ParameterError(f"{name} must be a directory, got {directory!r}, which is a file.")
         try:
             if not FileSystems.exists(directory):
                 FileSystems.mkdirs(directory)

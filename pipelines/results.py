@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpngram.pipelines.systems import SWEEPS, Comparison, Row
+from dpngram.pipelines.systems import SWEEPS, Comparison, Row, round_up
 
 __all__ = [
     "EXACT_WARNING",
@@ -60,9 +60,11 @@ def outline(comparison: Comparison, settings: Mapping[str, Any]) -> dict[str, An
 def spent_in_words(comparison: Comparison) -> str:
     """Honest about what a comparison costs."""
     runs = sum(1 for _ in comparison.runs())
+    epsilon, delta = round_up(comparison.epsilon_spent, 6), round_up(comparison.delta_spent, 3)
     return (
-        f"{runs:,} releases are made from the same users. Each keeps its own (epsilon, delta), but whoever sees "
-        f"all of them has the sum: ({comparison.epsilon_spent:.6g}, {comparison.delta_spent:.3g})-differential "
+        f"{runs:,} {'release is' if runs == 1 else 'releases are'} made from the same users. "
+        f"Each keeps its own (epsilon, delta), but whoever sees "
+        f"all of them has the sum: ({epsilon}, {delta})-differential "
         "privacy by basic composition. Comparing is for public and research data; on private data choose one system "
         "and run it once."
     )

@@ -15,7 +15,7 @@ from dpngram.pipelines import compare as program
 from dpngram.pipelines.cli import main
 from dpngram.pipelines.figures import Series, line_chart
 from dpngram.pipelines.reading import InputFormat
-from dpngram.pipelines.systems import SYSTEMS, plan_comparison
+from dpngram.pipelines.systems import SYSTEMS, plan_comparison, round_up
 
 BUDGET = ["--epsilon", "20", "--delta", "0.1", "--max_n", "3", "--max_contributions", "12", "--eta", "0.1"]
 SWEEPS = ["--sweep", "epsilon=10,20", "--sweep", "pruning=both,single", "--sweep", "max_contributions=6,12"]
@@ -106,6 +106,13 @@ def test_systems_that_agree_keep_their_names():
     assert one.epsilon_spent == len(SYSTEMS)
 
 
+def test_budgets_are_rounded_up():
+    assert round_up(1.004e-5, 3) == "1.01e-05"
+    assert round_up(1.8e-4, 3) == "0.00018"
+    assert round_up(66.0, 6) == "66"
+    assert round_up(sum([0.1] * 10), 6) == "1"
+
+
 def test_the_sum_of_all_budgets_is_told(compared):
     results = json.loads((compared / "comparison.json").read_text())
     # Systems: 5 with one plan and DPSU-single with 3; the sweeps add one of epsilon 10 and one of 20. Twice each.
@@ -139,6 +146,9 @@ def test_nothing_exact_without_asking(compared):
         "systems",
         "sweeps",
     }
+    known = {"system", "title", "pruning", "parameters", "spent_each", "overspends", "note", "has_total"}
+    for row in results["rows"]:
+        assert set(row) <= known | {"released", "mean", "sd", "total"}
     page = (compared / "comparison.html").read_text()
     assert "sequences" not in page
     assert "Exact" not in page
@@ -310,6 +320,8 @@ def test_a_key_is_for_one_comparison(corpus, tmp_path, capsys):
     ("flags", "message"),
     [
         (["--anonymity", "10"], "anonymity must have --reveal_exact_counts"),
+        (["--release", "x"], "release must be left out without a noise_key"),
+        (["--systems", "dpsu_all", "--decay", "1.1", "--sweep", "decay=1,1.2"], "decay must be left out"),
         (["--anonymity", "0", "--reveal_exact_counts"], "anonymity must be a whole number"),
         (["--anonymity", "5,5", "--reveal_exact_counts"], "anonymity must be different"),
         (["--systems", "dpne,magic"], "systems must be one of"),

@@ -14,12 +14,13 @@ from helpers.reference import UNIT, grams, random_corpus, to_blocks, words_of
 from scipy import special, stats
 
 from dpngram.accounting import ParameterError, plan_extraction, plan_union_all, plan_union_even, plan_union_single
-from dpngram.transforms.comparison import ComparedRun, CompareSystems
+from dpngram.transforms.comparison import ComparedRun, CompareSystems, _settings
 from dpngram.transforms.documents import block_posts
 from dpngram.transforms.exact import count_users, tally_cells, tally_sequences, tally_users
 from dpngram.transforms.grams import digest_table, drop_long_users, gram_digests, name_grams
 from dpngram.transforms.histogram import CellBlock, merge_cells, weighted_cells
 from dpngram.transforms.keyed import standard_normal
+from dpngram.transforms.keys import KeyReference, Randomness, settings_digest
 from dpngram.transforms.posts import PostDigests, split_posts
 from dpngram.transforms.testing import exact_plan, extract_in_memory, key_source
 from dpngram.transforms.threshold import release_cells
@@ -333,6 +334,55 @@ def test_a_graph_without_noise_counts_what_sets_count(tmp_path):
             assert exact["held", -1, n, k] == sum(count >= k for count in counted.values())
     assert exact["users", -1, 0, 0] == exact["counted", -1, 0, 0] == 40
     assert exact["posts", -1, 0, 0] == 80
+
+
+def test_the_graph_releases_what_sets_release(tmp_path):
+    """Real noise and small caps, through the whole graph: the sizes are those of the literal unions, run by run.
+
+    Two runs have the same plan, and others larger caps: noise is each run's own, and the bound that leaves cells out of
+    the shuffle is sound for all of them.
+    """
+    random = np.random.default_rng(8)
+    posts = {
+        f"u{i}": [list(random.choice(list("abcdefghijkl"), random.integers(1, 9))) for _ in range(3)] for i in range(80)
+    }
+    budget = {"epsilon": 20.0, "delta": 0.3}
+    plans = [
+        *(plan_union_all(**budget, max_n=3, max_contributions=cap) for cap in (1, 6)),
+        *(plan_union_even(**budget, max_n=3, max_contributions=cap) for cap in (2, 2)),
+        plan_union_single(**budget, n=2, max_contributions=4),
+    ]
+    runs = [ComparedRun(label=f"run {number}", plan=plan) for number, plan in enumerate(plans)]
+    (tmp_path / "key").write_bytes(b"u" * 32)
+    systems = CompareSystems(runs, shards=3, noise_key=str(tmp_path / "key"))
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        documents = pipeline | beam.Create([(user, " ".join(post)) for user, mine in posts.items() for post in mine])
+        sizes, _ = documents | "Compare" >> systems
+        sizes | "Sizes" >> beam.Map(note, str(tmp_path / "sizes"))
+    found = {(run, n): count for (_, run, n, _), count in noted(tmp_path / "sizes").items()}
+
+    def opened(label, *settings):
+        return Randomness(KeyReference("file", str(tmp_path / "key")), label, "Compare", *settings).open()
+
+    naming = opened("", settings_digest(systems.settings()))
+    total = sum(int.from_bytes(block.fingerprint.tobytes(), "little") for block in user_blocks(posts, naming, 2))
+    expected, sets = collections.Counter(), []
+    for number, run in enumerate(runs):
+        source = opened(f"/{run.label}", settings_digest([systems.settings(), *_settings(run)]))
+        binding = source.binding((total % (1 << 128)).to_bytes(16, "little"))
+
+        def draw(purpose, n, source=source, binding=binding):
+            return source.prf(purpose, n, 0, b"global", binding)
+
+        sets.append(set())
+        for query in run.plan.queries:
+            released, _ = literal_union(posts, query, naming, draw)
+            sets[-1] |= set(released)
+            for n in released.values():
+                expected[number, n] += 1
+    assert found == expected
+    assert sets[2] != sets[3]  # one plan, two runs
+    assert 0 < len(sets[0]) < len(sets[1])
 
 
 def test_bad_comparisons_are_refused():

@@ -196,8 +196,9 @@ def test_step_names_are_readable(job):
 
 
 def test_no_secret_is_in_the_job(job, request):
-    """The key by its name only; nothing of this machine."""
-    parts = everything(job)
+    """The key by its name only; nothing of this machine but where Beam is installed, which Beam's own lambdas carry."""
+    installed = str(Path(beam.__file__).parents[1]).encode()
+    parts = [part.replace(installed, b"") for part in everything(job)]
     assert len(parts) > 50
     name = b"DPNGRAM_TEST_KEY" if "batch" in request.node.callspec.id else b"noise.key"
     assert any(name in part for part in parts[1:])  # the search does look inside the pickled steps

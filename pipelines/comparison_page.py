@@ -7,7 +7,8 @@ in a directory that says so.
 import html
 from typing import Any
 
-from dpngram.pipelines.figures import CHART_STYLE, Series, line_chart
+from dpngram.pipelines.figures import Series, line_chart
+from dpngram.pipelines.page import render, section, table
 
 __all__ = ["render_page"]
 
@@ -26,31 +27,25 @@ def render_page(results: dict[str, Any], exact: dict[str, Any] | None = None) ->
     """The page; with `exact`, all of it under a red banner."""
     banner = f"<p class='danger'><b>{html.escape(exact['warning'])}</b></p>" if exact else ""
     parts = [
-        _section("What was run", _what(results)),
-        _section("Systems", _systems_table(results) + _notes(results)),
+        section("What was run", _what(results)),
+        section("Systems", _systems_table(results) + _notes(results)),
     ]
     if results["systems"]:
-        parts.append(_section("Figure 1: n-grams by length", f"<div class='two'>{_systems_charts(results)}</div>"))
+        parts.append(section("Figure 1: n-grams by length", f"<div class='two'>{_systems_charts(results)}</div>"))
     charts = [_sweep_chart(results, sweep) for sweep in results["sweeps"]]
     if charts:
-        parts.append(_section("Figures 2 to 4: one parameter varied", f"<div class='two'>{''.join(charts)}</div>"))
-        parts += [_section(f"Numbers: {sweep['symbol']}", _sweep_table(results, sweep)) for sweep in results["sweeps"]]
+        parts.append(section("Figures 2 to 4: one parameter varied", f"<div class='two'>{''.join(charts)}</div>"))
+        parts += [section(f"Numbers: {sweep['symbol']}", _sweep_table(results, sweep)) for sweep in results["sweeps"]]
     if exact:
-        parts.append(_section("Exact: K-anonymity (figure 4, right)", _anonymity(exact)))
-        parts.append(_section("Exact: the data set (the paper's tables 1 and 2)", _dataset(exact)))
-        parts.append(_section("Exact: spurious n-grams, which nobody has", _spurious(results, exact)))
+        parts.append(section("Exact: K-anonymity (figure 4, right)", _anonymity(exact)))
+        parts.append(section("Exact: the data set (the paper's tables 1 and 2)", _dataset(exact)))
+        parts.append(section("Exact: spurious n-grams, which nobody has", _spurious(results, exact)))
     title = "dpngram comparison" + (": NOT PRIVATE" if exact else "")
-    return (
-        "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>"
-        f"<title>{title}</title><style>{_STYLE}{CHART_STYLE.replace(chr(10), '')}</style>"
-        f"<main><h1>DPNE and its rivals, side by side</h1>{banner}{''.join(parts)}"
-        f"<footer>dpngram {html.escape(str(results['dpngram']))}. Systems and figures as in Kim, Gopi, Kulkarni, "
-        "Yekhanin: Differentially Private n-gram Extraction (2021).</footer></main></html>\n"
+    footer = (
+        f"dpngram {html.escape(str(results['dpngram']))}. Systems and figures as in Kim, Gopi, Kulkarni, "
+        "Yekhanin: Differentially Private n-gram Extraction (2021)."
     )
-
-
-def _section(title: str, body: str) -> str:
-    return f"<section><h2>{html.escape(title)}</h2>{body}</section>"
+    return render(title, "DPNE and its rivals, side by side", banner + "".join(parts), footer)
 
 
 def _what(results: dict[str, Any]) -> str:
@@ -86,21 +81,6 @@ def _notes(results: dict[str, Any]) -> str:
     return f"<ul>{''.join(notes)}</ul>" if notes else ""
 
 
-def _table(header: list[str], rows: list[list[str]]) -> str:
-    """A cell may have a second line, in small type: the deviation under a mean."""
-    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
-    body = "".join(
-        f"<tr><th>{html.escape(row[0])}</th>{''.join(f'<td>{_lines(cell)}</td>' for cell in row[1:])}</tr>"
-        for row in rows
-    )
-    return f"<div class='scroll'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-
-
-def _lines(cell: str) -> str:
-    first, *second = cell.split("\n")
-    return html.escape(first) + "".join(f"<small>{html.escape(line)}</small>" for line in second)
-
-
 def _lengths(results: dict[str, Any]) -> list[str]:
     return [str(n) for n in range(1, results["max_n"] + 1)]
 
@@ -120,7 +100,7 @@ def _cell(mean: float, sd: float, repeats: int) -> str:
 def _systems_table(results: dict[str, Any]) -> str:
     rows = [results["rows"][number] for number in results["systems"]]
     body = [[row["title"] + (" *" if row["overspends"] else ""), *_cells(row, results["repeats"])] for row in rows]
-    return _table(["", *_lengths(results), "total"], body)
+    return table(["", *_lengths(results), "total"], body)
 
 
 def _sweep_table(results: dict[str, Any], sweep: dict[str, Any]) -> str:
@@ -128,7 +108,7 @@ def _sweep_table(results: dict[str, Any], sweep: dict[str, Any]) -> str:
         [str(value), *_cells(results["rows"][number], results["repeats"])]
         for value, number in zip(sweep["values"], sweep["rows"], strict=True)
     ]
-    return _table([sweep["symbol"], *_lengths(results), "total"], body)
+    return table([sweep["symbol"], *_lengths(results), "total"], body)
 
 
 def _series(results: dict[str, Any], name: str, number: int) -> Series:
@@ -171,8 +151,8 @@ def _anonymity(exact: dict[str, Any]) -> str:
         for system in anonymity["systems"]
     )
     held = zip(anonymity["k"], anonymity["held"], strict=True)
-    table = _table(["users K", *lengths], [[str(k), *(f"{count:,}" for count in counts)] for k, counts in held])
-    return f"<p>How many n-grams at least K users have:</p>{table}<div class='two'>{charts}</div>"
+    counts_table = table(["users K", *lengths], [[str(k), *(f"{count:,}" for count in counts)] for k, counts in held])
+    return f"<p>How many n-grams at least K users have:</p>{counts_table}<div class='two'>{charts}</div>"
 
 
 def _dataset(exact: dict[str, Any]) -> str:
@@ -180,12 +160,12 @@ def _dataset(exact: dict[str, Any]) -> str:
     total, lengths = sum(data["sequences"]), [str(n) for n in range(1, len(data["sequences"]) + 1)]
     per_user = total / data["users_counted"] if data["users_counted"] else 0.0
     unique = f"{sum(data['unique_sequences']):,}"
-    first = _table(
+    first = table(
         ["# users", "# posts", "# sequences/users", "# sequences", "# unique sequences"],
         [[f"{data['users']:,}", f"{data['posts']:,}", f"{per_user:.2f}", f"{total:,}", unique]],
     )
     averages = [*(f"{count:.2f}" for count in data["sequences_per_user"]), f"{per_user:.2f}"]
-    second = _table(["", *lengths, "total"], [["sequences per user", *averages]])
+    second = table(["", *lengths, "total"], [["sequences per user", *averages]])
     limit = ""
     if data["max_user_tokens"]:
         limit = (
@@ -202,28 +182,4 @@ def _spurious(results: dict[str, Any], exact: dict[str, Any]) -> str:
         spurious = sum(map(sum, system["spurious"]))
         share = f"{100 * spurious / released:.2f} %" if released else "-"
         rows.append([system["title"], f"{spurious:,}", f"{released:,}", share])
-    return _table(["all repeats together", "spurious", "released", "share"], rows)
-
-
-_STYLE = """
-:root{color-scheme:light dark;--page:#fbfaf8;--ink:#1d2126;--soft:#5c6670;--line:#dcd9d2;--card:#fff;--red:#b00020}
-@media(prefers-color-scheme:dark){:root{
---page:#14171a;--ink:#e8e6e1;--soft:#9aa4ad;--line:#2e3439;--card:#1b1f23;--red:#ff6b7a}}
-*{box-sizing:border-box}body{margin:0;background:var(--page);color:var(--ink);font:16px/1.55 system-ui,sans-serif}
-main{max-width:76rem;margin:0 auto;padding:2rem 1.25rem 4rem}h1{font-size:2rem;letter-spacing:-.02em;margin:.2em 0 .6em}
-h2{font-size:1.1rem;margin:0 0 .8rem}section{background:var(--card);border:1px solid var(--line);border-radius:10px;
-padding:1.2rem 1.4rem;margin:1rem 0}p,ul{max-width:58rem}figure{margin:.6rem 0}
-figcaption,footer{color:var(--soft);font-size:.88rem}figcaption{margin:.4rem 0 0 3rem}
-.two{display:grid;grid-template-columns:repeat(auto-fit,minmax(26rem,1fr));gap:1rem 2rem}
-.caution{border-left:4px solid #e69f00;padding-left:.9rem}
-.danger{border:2px solid var(--red);color:var(--red);border-radius:10px;padding:.8rem 1rem;max-width:none}
-table{border-collapse:collapse;width:100%;font-size:.92rem}
-th,td{text-align:right;padding:.3rem .5rem;border-bottom:1px solid var(--line);font-variant-numeric:tabular-nums;
-white-space:nowrap;vertical-align:top}td small{display:block;color:var(--soft)}
-tr th:first-child{text-align:left;font-weight:600}thead th{color:var(--soft)}
-.scroll{overflow-x:auto;margin:0 0 1rem}footer{margin-top:2rem}
-@media print{:root{--page:#fff;--ink:#000;--soft:#333;--line:#ccc;--card:#fff}main{max-width:none;padding:0}
-section{break-inside:avoid-page;border:none;padding:.4rem 0}figure{break-inside:avoid}
-.two{grid-template-columns:1fr 1fr}html,body{font-size:12px}.scroll{overflow:visible}
-table{font-size:10.5px}th,td{padding:.15rem .3rem}thead th,tbody th{white-space:normal}}
-""".replace("\n", "")
+    return table(["all repeats together", "spurious", "released", "share"], rows)

@@ -17,6 +17,7 @@ PROGRAMS = {
     "stream": "private n-grams from messages as they arrive, window by window",
     "report": "make report.html again from a finished release",
     "compare": "the paper's systems side by side: tables, figures, sweeps",
+    "audit": "try to break the privacy of this build: lower bounds on epsilon",
     "synth": "write a corpus with a known law, to try things out",
 }
 

@@ -27,9 +27,19 @@ class Series:
 
 
 def line_chart(
-    caption: str, x_label: str, y_label: str, x: Sequence[object], series: Sequence[Series], *, log: bool = False
+    caption: str,
+    x_label: str,
+    y_label: str,
+    x: Sequence[object],
+    series: Sequence[Series],
+    *,
+    log: bool = False,
+    joined: bool = True,
 ) -> str:
-    """A figure with labelled axes and a legend. `log`: the y axis is logarithmic, and zeros have no mark."""
+    """A figure with labelled axes and a legend. `log`: the y axis is logarithmic, and zeros have no mark.
+
+    `joined`: marks are joined by lines; not where neighbours on the x axis have nothing to do with each other.
+    """
     tops = [
         value + deviation
         for line in series
@@ -40,7 +50,7 @@ def line_chart(
     ticks = _log_ticks([v for line in series for v in line.values if v], high) if log else _ticks(high)
     scale = _Scale(ticks[0], ticks[-1], log)
     shapes = [_axes(x_label, y_label, x, ticks, scale)]
-    shapes += [_line(number, line, x, scale) for number, line in enumerate(series)]
+    shapes += [_line(number, line, x, scale, joined) for number, line in enumerate(series)]
     legend = "".join(
         f"<span class='key'><svg viewBox='0 0 44 14' aria-hidden='true'>"
         f"<line class='line c{number % _COLOURS}' x1='2' x2='42' y1='7' y2='7'"
@@ -94,7 +104,7 @@ def _axes(x_label: str, y_label: str, x: Sequence[object], ticks: Sequence[float
     return "".join(parts)
 
 
-def _line(number: int, line: Series, x: Sequence[object], scale: _Scale) -> str:
+def _line(number: int, line: Series, x: Sequence[object], scale: _Scale, joined: bool) -> str:
     colour = f"c{number % _COLOURS}"
     pieces, marks, pen_down = [], [], False
     deviations = line.deviations or [0.0] * len(line.values)
@@ -115,7 +125,9 @@ def _line(number: int, line: Series, x: Sequence[object], scale: _Scale) -> str:
         title = f"{line.name}, {x[place]}: {_shown(value)}{spread}"
         marks.append(_mark(number, at, y, title))
     dashes = _DASHES[number % _COLOURS]
-    path = f"<path class='line {colour}' d='{' '.join(pieces)}' stroke-dasharray='{dashes}'/>" if pieces else ""
+    path = (
+        f"<path class='line {colour}' d='{' '.join(pieces)}' stroke-dasharray='{dashes}'/>" if pieces and joined else ""
+    )
     return path + "".join(marks)
 
 

@@ -1,0 +1,270 @@
+"""`dpngram audit`: tries to break the privacy of the installed build, and tells how close it came.
+
+Every attack is a job of the real graph, from documents to the files of a release; what is judged are these files.
+A lower bound above the claim is a proof (up to the stated error) that the build is broken. One below it proves
+nothing, but the Gaussian fit near the claim shows that the noise is no larger than it has to be.
+"""
+
+import argparse
+import dataclasses
+import html
+import importlib.metadata
+import itertools
+import json
+import math
+import secrets
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.transforms.window import FixedWindows, TimestampedValue
+from apache_beam.utils.timestamp import Timestamp
+
+from dpngram.accounting import POLICIES, ParameterError
+from dpngram.accounting.parameters import check_choice, check_integer, check_number
+from dpngram.pipelines.attacks import ATTACKS, Attack, Finding, Release
+from dpngram.pipelines.encoding import OUTPUT_FORMATS
+from dpngram.pipelines.figures import Series, line_chart
+from dpngram.pipelines.flags import OneLineParser, number_list, number_or_text, print_error
+from dpngram.pipelines.inputs import new_directory
+from dpngram.pipelines.page import render, section, table
+from dpngram.pipelines.running import beam_options, failure_line, keep_memory, make_pipeline, quiet_logging
+from dpngram.pipelines.writing import MANIFEST, WriteRelease, WriteWindows, read_whole, write_whole
+from dpngram.transforms import DocumentBlock, ExtractLevels
+
+__all__ = ["run", "run_attack"]
+
+_DOCUMENTS = 20_000  # in a block
+_JOB = 1_500_000  # users in a job; more are several jobs, each a release of its own
+
+
+def run(argv: Sequence[str]) -> int:
+    parser = OneLineParser(
+        prog="dpngram audit",
+        description="Try to break the privacy of the installed build: lower bounds on epsilon from worst-case data. "
+        "Any other flag goes to Beam.",
+    )
+    _add_flags(parser)
+    flags, rest = parser.parse_known_args(argv)
+    quiet_logging(flags.verbose)
+    keep_memory()
+    try:
+        attacks = _attacks(flags)
+        options = beam_options(rest)
+        error = check_number("error", flags.error, 1e-12, 0.5)
+        directory: str = flags.output
+        new_directory("output", directory)
+    except ParameterError as problem:
+        parser.error(str(problem))
+    findings = []
+    begin = time.time()
+    for attack in attacks:
+        if not flags.quiet:
+            print(f"{attack.name}, {attack.plan.policy}, epsilon {attack.plan.epsilon:g} ...", file=sys.stderr)
+        try:
+            findings.append(run_attack(attack, directory, options, error, noise_key=flags.noise_key))
+        except Exception as problem:
+            if flags.verbose:
+                raise
+            return print_error(parser.prog, failure_line(problem), status=1)
+    seconds = time.time() - begin
+    write_whole(FileSystems.join(directory, "audit.json"), _json(findings, error, seconds))
+    write_whole(FileSystems.join(directory, "audit.html"), _page(findings, error).encode())
+    print(_table(findings, error))
+    return 0 if all(finding.holds for finding in findings) else 1
+
+
+def run_attack(attack: Attack, directory: str, options: Any, error: float, *, noise_key: str | None = None) -> Finding:
+    """Runs the attack's releases into a directory of their own, looks at them, and throws them away."""
+    work = FileSystems.join(directory, f"trials-{secrets.token_hex(4)}")
+    FileSystems.mkdirs(work)
+    try:
+        for number, trials in enumerate(_jobs(attack)):
+            pipeline = make_pipeline(options, 0)
+            output = FileSystems.join(work, str(number))
+            FileSystems.mkdirs(output)
+            _build(pipeline, attack, trials, output, noise_key)
+            pipeline.run().wait_until_finish()
+        return attack.judge(_releases(work, attack), error)
+    finally:
+        FileSystems.delete([work])
+
+
+def _jobs(attack: Attack) -> list[range]:
+    """The numbers of the trials, job by job. Windows keep their trials together, and are all in one job."""
+    size = sum(1 for _ in attack.documents(1, 0))
+    jobs = 1 if attack.windows else -(-2 * attack.trials * size // _JOB)
+    edges = [2 * (attack.trials * number // jobs) for number in range(jobs + 1)]
+    return [range(*pair) for pair in itertools.pairwise(edges)]
+
+
+def _build(pipeline: beam.Pipeline, attack: Attack, trials: range, output: str, noise_key: str | None) -> None:
+    """The graph of one job: trials -> documents -> levels -> files, as in `dpngram extract` and `dpngram stream`."""
+    documents = (
+        pipeline
+        | "Trials" >> beam.Create(_portions(attack, trials))
+        | "Spread" >> beam.Reshuffle()
+        | "Documents" >> beam.ParDo(_DocumentsDoFn(attack))
+    )
+    extract = ExtractLevels(
+        attack.plan, tokenizer="whitespace", noise_key=noise_key, release=output, shards=4, bound_windows=attack.bounded
+    )
+    settings = {name: value for name, value in extract.settings().items() if name != "plan"}
+    if attack.windows:
+        tables = documents | "Windows" >> beam.WindowInto(FixedWindows(1)) | "ExtractNgrams" >> extract
+        tables | "Write" >> WriteWindows(output, attack.plan, settings)
+    else:
+        gate = pipeline | "Gate" >> beam.Create([0])
+        tables = documents | "ExtractNgrams" >> extract
+        tables | "Write" >> WriteRelease(output, attack.plan, settings, gate)
+
+
+def _portions(attack: Attack, trials: range) -> list[tuple[int, int]]:
+    """Ranges of trials whose documents fill a block."""
+    size = max(1, sum(1 for _ in attack.documents(1, 0)))
+    step = 1 if attack.bounded else max(1, _DOCUMENTS // size)
+    return [(first, min(first + step, trials.stop)) for first in range(trials.start, trials.stop, step)]
+
+
+class _DocumentsDoFn(beam.DoFn):
+    """Makes the documents of some trials, window by window: blocks, or single ones where windows are to be bounded."""
+
+    def __init__(self, attack: Attack) -> None:
+        self._attack = attack
+
+    def process(self, trials: tuple[int, int]) -> Iterator[Any]:
+        by_window: dict[int, list[tuple[str, str]]] = {}
+        for trial in range(*trials):
+            for window in self._attack.windows_of(trial):
+                by_window.setdefault(window, []).extend(self._attack.documents(trial, window))
+        for window, documents in by_window.items():
+            if self._attack.bounded:
+                for document in documents:
+                    yield TimestampedValue(document, Timestamp(window))
+            elif documents:
+                users, texts = zip(*documents, strict=True)
+                block = DocumentBlock.from_texts(pa.array(users, pa.large_binary()), pa.array(texts, pa.large_binary()))
+                yield TimestampedValue(block, Timestamp(window))
+
+
+def _releases(work: str, attack: Attack) -> Iterator[Release]:
+    """All releases of an attack, as anybody could read them."""
+    found = FileSystems.match([FileSystems.join(work, "**", MANIFEST)])[0].metadata_list
+    for path in sorted(file.path for file in found):
+        manifest = json.loads(read_whole(path))
+        folder = FileSystems.split(path)[0]
+        start = manifest["window"]["start"] if attack.windows else None
+        decode = OUTPUT_FORMATS[manifest["format"]].decode
+        rows = {
+            level["n"]: decode(read_whole(FileSystems.join(folder, level["file"])), level["n"])
+            for level in manifest["levels"]
+        }
+        yield 0 if start is None else int(Timestamp.from_rfc3339(start).micros // 1_000_000), rows
+
+
+def _attacks(flags: argparse.Namespace) -> list[Attack]:
+    trials = check_integer("trials", flags.trials, 20, 10_000_000)
+    epsilons = flags.epsilon if isinstance(flags.epsilon, list) else [flags.epsilon]
+    attacks: list[Attack] = []
+    for epsilon in epsilons:
+        for policy in flags.policy.split(","):
+            check_choice("policy", policy, tuple(POLICIES))
+            for name in flags.attacks.split(","):
+                kind = ATTACKS[check_choice("attacks", name, tuple(ATTACKS))]
+                for windows in (0, 10) if name in ("crowd", "lone") else (1,):
+                    attacks.append(kind.make(policy, epsilon, flags.delta, trials, windows))
+    return attacks
+
+
+def _add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--output", required=True, help="new directory for audit.json and audit.html")
+    parser.add_argument("--epsilon", type=number_list, default=4, help="claims to test, e.g. 1,4 (default 4)")
+    parser.add_argument("--delta", type=number_or_text, default=1e-7, help="of the claims (default 1e-7)")
+    parser.add_argument("--policy", default=",".join(POLICIES), help=f"default {','.join(POLICIES)}")
+    parser.add_argument("--attacks", default=",".join(ATTACKS), help=f"default {','.join(ATTACKS)}")
+    parser.add_argument(
+        "--trials", type=number_or_text, default=10_000, help="in each world, with and without the user (default 10000)"
+    )
+    parser.add_argument(
+        "--error", type=number_or_text, default=1e-4, help="how likely each bound may be wrong (default 1e-4)"
+    )
+    parser.add_argument("--noise_key", help="as in dpngram extract: for engines whose workers need one")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--verbose", action="store_true", help="show Beam's messages, and tracebacks")
+
+
+def _row(finding: Finding) -> list[str]:
+    fit = finding.fit
+    return [
+        finding.attack,
+        finding.policy,
+        "windows" if finding.windowed else "batch",
+        f"{finding.claim[0]:g}",
+        f"{finding.claim[1]:g}",
+        f"{finding.trials:,}",
+        f"{finding.event.likely:.4f}",
+        f"{finding.event.unlikely:.4f}",
+        f"{finding.event.epsilon:.2f}",
+        f"{finding.event.delta:.2g}",
+        "" if fit is None else f"{fit.epsilon:.2f}",
+        "" if fit is None else f"{fit.epsilon_low:.2f}",
+        "holds" if finding.holds else "BROKEN",
+    ]
+
+
+_HEAD = ["attack", "policy", "mode", "epsilon", "delta", "trials", "with", "without", "epsilon >=", "delta >="]
+_HEAD += ["fit", "fit >=", "claim"]
+
+
+def _table(findings: Sequence[Finding], error: float) -> str:
+    rows = [_HEAD, *map(_row, findings)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    broken = sum(not finding.holds for finding in findings)
+    verdict = f"{broken} of {len(findings)} claims are BROKEN." if broken else "No attack breaks its claim."
+    return "\n".join([*lines, "", f"{verdict} Each bound (>=) is wrong with probability at most {error:g}."])
+
+
+def _json(findings: Sequence[Finding], error: float, seconds: float) -> bytes:
+    rows = [
+        {**dataclasses.asdict(finding), "claim": dict(zip(("epsilon", "delta"), finding.claim, strict=True))}
+        | {"holds": finding.holds}
+        for finding in findings
+    ]
+    text = json.dumps({"findings": rows, "error": error, "seconds": round(seconds, 1)}, indent=2)
+    return (text + "\n").encode()
+
+
+def _page(findings: Sequence[Finding], error: float) -> str:
+    """The table, and a figure for each claimed epsilon."""
+    rows = [[str(number), *_row(finding)] for number, finding in enumerate(findings, 1)]
+    parts = [section("Findings", table(["", *_HEAD], rows))]
+    for epsilon in sorted({finding.claim[0] for finding in findings}):
+        chosen = [(number, f) for number, f in enumerate(findings, 1) if f.claim[0] == epsilon]
+        top = 2 * epsilon  # where something far beyond the claim, or infinite, is drawn
+        fits = [None if f.fit is None else min(f.fit.epsilon, top) for _, f in chosen]
+        spreads = [0.0 if f.fit is None else min(f.fit.epsilon - f.fit.epsilon_low, top) for _, f in chosen]
+        series = [
+            Series("claim", [epsilon for _ in chosen]),
+            Series("lower bound (Clopper-Pearson)", [min(f.event.epsilon, top) for _, f in chosen]),
+            Series(
+                "Gaussian fit, down to its lower bound",
+                fits,
+                [s if math.isfinite(s) else 0.0 for s in spreads],
+            ),
+        ]
+        caption = f"epsilon as seen by the attacks, claim {epsilon:g}"
+        chart = line_chart(caption, "row of the table", "epsilon", [n for n, _ in chosen], series, joined=False)
+        parts.append(section(f"Claim: epsilon {epsilon:g}", chart))
+    told = "".join(f"<li><b>{name}</b>: {html.escape(kind.summary)}.</li>" for name, kind in ATTACKS.items())
+    what = (
+        "<p>Each attack is a pair of neighbouring data sets, many times side by side, through the whole graph of the "
+        "installed build; what is judged are the files it writes. Bounds (&ge;) are wrong with probability at most "
+        f"{error:g} each. A bound above the claim proves that the build is broken.</p><ul>{told}</ul>"
+    )
+    footer = f"dpngram {html.escape(importlib.metadata.version('dpngram'))}."
+    return render("dpngram audit", "Attacks on this build", section("What was run", what) + "".join(parts), footer)

@@ -22,6 +22,7 @@ from dpngram.pipelines.encoding import OUTPUT_FORMATS
 from dpngram.transforms import GramTable
 from dpngram.transforms.keys import KeyProblem
 from dpngram.transforms.released import EMPTY_TABLE, empty_table
+from dpngram.transforms.sides import for_sides
 
 __all__ = ["MANIFEST", "WriteRelease", "WriteWindows", "read_manifest", "read_whole", "write_whole"]
 
@@ -66,8 +67,7 @@ class WriteRelease(beam.PTransform):
         self._write = _WriteDoFn(_Writer(directory, plan, settings, output_format))
 
     def expand(self, tables: dict[int, beam.PCollection[GramTable]]) -> beam.PCollection[str]:
-        sides = {f"n{n}": beam.pvalue.AsSingleton(table, default_value=EMPTY_TABLE) for n, table in tables.items()}
-        return self._gate | "Files" >> beam.ParDo(self._write, **sides)
+        return self._gate | "Files" >> beam.ParDo(self._write, **_sides(tables))
 
 
 class WriteWindows(beam.PTransform):
@@ -85,10 +85,15 @@ class WriteWindows(beam.PTransform):
         self._write = _WriteWindowDoFn(_Writer(directory, plan, settings, output_format))
 
     def expand(self, tables: dict[int, beam.PCollection[GramTable]]) -> beam.PCollection[str]:
-        sides = {
-            f"n{n}": beam.pvalue.AsSingleton(table, default_value=EMPTY_TABLE) for n, table in tables.items() if n > 1
-        }
-        return tables[1] | "Files" >> beam.ParDo(self._write, **sides)
+        later = {n: table for n, table in tables.items() if n > 1}
+        return tables[1] | "Files" >> beam.ParDo(self._write, **_sides(later))
+
+
+def _sides(tables: dict[int, beam.PCollection[GramTable]]) -> dict[str, Any]:
+    return {
+        f"n{n}": beam.pvalue.AsSingleton(for_sides(table, f"Level{n}"), default_value=EMPTY_TABLE)
+        for n, table in tables.items()
+    }
 
 
 class _Writer:

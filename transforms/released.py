@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dpngram.transforms.columns import Block, binary_array, register_block
 from dpngram.transforms.levels import Array, Level
+from dpngram.transforms.sides import for_sides
 
 __all__ = ["EMPTY_TABLE", "DecodeGrams", "GramTable", "Ngram", "decode_grams", "empty_table"]
 
@@ -94,7 +95,9 @@ class DecodeGrams(beam.PTransform):
     def expand(self, level: beam.PCollection[Level]) -> beam.PCollection[GramTable]:
         sides = {}
         if self._previous is not None:
-            sides["previous"] = beam.pvalue.AsSingleton(self._previous, default_value=EMPTY_TABLE)
+            sides["previous"] = beam.pvalue.AsSingleton(
+                for_sides(self._previous, "Previous"), default_value=EMPTY_TABLE
+            )
         return level | "Decode" >> beam.ParDo(_DecodeDoFn(self._pruning), **sides)
 
 

@@ -10,6 +10,7 @@ from dpngram.accounting import LevelPlan
 from dpngram.transforms.keyed import Prf
 from dpngram.transforms.keys import KeySource, Randomness
 from dpngram.transforms.levels import EMPTY_LEVEL, Level
+from dpngram.transforms.sides import for_sides
 from dpngram.transforms.windows import window_name
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Round:
     def sides(binding: beam.PCollection[bytes], **levels: beam.PCollection[Level] | None) -> dict[str, Any]:
         """Side inputs: the binding, which has no default, and levels, where a missing one is empty."""
         given = {
-            name: beam.pvalue.AsSingleton(level, default_value=EMPTY_LEVEL)
+            name: beam.pvalue.AsSingleton(for_sides(level, name.capitalize()), default_value=EMPTY_LEVEL)
             for name, level in levels.items()
             if level is not None
         }

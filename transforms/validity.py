@@ -10,6 +10,7 @@ from dpngram.transforms.candidates import CandidateBlock, make_postings
 from dpngram.transforms.columns import Block
 from dpngram.transforms.guide import guide
 from dpngram.transforms.levels import EMPTY_LEVEL, Array, Level
+from dpngram.transforms.sides import for_sides
 from dpngram.transforms.users import UserBlock
 
 __all__ = ["PRUNINGS", "ValidityFilter", "keep_valid"]
@@ -89,7 +90,7 @@ class ValidityFilter(beam.PTransform):
         self._previous, self._pruning = previous, pruning
 
     def expand(self, users: beam.PCollection[Block]) -> beam.PCollection[CandidateBlock]:
-        side = beam.pvalue.AsSingleton(self._previous, default_value=EMPTY_LEVEL)
+        side = beam.pvalue.AsSingleton(for_sides(self._previous, "Previous"), default_value=EMPTY_LEVEL)
         return users | "Prune" >> beam.ParDo(_PruneDoFn(self._pruning), previous=side)
 
 

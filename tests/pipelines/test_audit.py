@@ -1,0 +1,137 @@
+"""The audit leaves a sound build alone, and sees what is broken in others.
+
+Each bound is wrong with probability at most 1e-6 here, so a sound build is called broken about once in 100,000 runs.
+"""
+
+import json
+
+import numpy as np
+import pytest
+
+from dpngram.pipelines.attacks import ATTACKS
+from dpngram.pipelines.audit import run_attack
+from dpngram.pipelines.cli import main
+from dpngram.pipelines.running import beam_options, quiet_logging
+from dpngram.transforms import contribution, cut, extract, noise, policies
+
+ERROR = 1e-6
+
+
+def attack(tmp_path, name, policy="paper", trials=600, windows=0, epsilon=1.0):
+    quiet_logging(False)
+    made = ATTACKS[name].make(policy, epsilon, 1e-7, trials, windows)
+    return run_attack(made, str(tmp_path), beam_options([]), ERROR)
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory):
+    """All attacks, once."""
+    output = tmp_path_factory.mktemp("audit") / "out"
+    assert main(["audit", "--output", str(output), "--trials", "400", "--error", str(ERROR), "--quiet"]) == 0
+    return output
+
+
+def test_a_sound_build_holds(audited):
+    result = json.loads((audited / "audit.json").read_text())
+    kinds = {(row["attack"], row["policy"], row["windowed"]) for row in result["findings"]}
+    modes = {("crowd", True), ("crowd", False), ("lone", True), ("lone", False), ("bound", True), ("gap", True)}
+    assert kinds == {(name, policy, windowed) for name, windowed in modes for policy in ("paper", "plus")}
+    assert all(row["holds"] for row in result["findings"])
+    assert sorted(path.name for path in audited.iterdir()) == ["audit.html", "audit.json"]
+
+
+def test_the_noise_is_not_wasted(audited):
+    """The fit of 400 pairs is within 1.3 of 3.9 or so (6 standard errors of 0.2): flake rate below 1e-6."""
+    for row in json.loads((audited / "audit.json").read_text())["findings"]:
+        if row["attack"] == "crowd":
+            assert 2.5 < row["fit"]["epsilon"] < 5.3
+
+
+def test_the_page(audited):
+    page = (audited / "audit.html").read_text()
+    assert "<svg" in page
+    assert "http" not in page
+    assert page.count("<tr>") == 1 + 12
+
+
+def test_too_little_noise(tmp_path, monkeypatch):
+    original = noise.Noise.noisy
+
+    def half(self, weight, words):
+        return weight // self.step + (original(self, 0 * weight, words) // 2)
+
+    monkeypatch.setattr(noise.Noise, "noisy", half)
+    finding = attack(tmp_path, "crowd")
+    assert finding.fit.epsilon_low > 1
+    assert not finding.holds
+
+
+def test_users_are_counted_for_every_time_they_say_it(tmp_path, monkeypatch):
+    original = contribution.distinct_pairs
+
+    def all_pairs(block):
+        user, first, given = original(block)
+        return user, np.ones_like(first), given
+
+    monkeypatch.setattr(contribution, "distinct_pairs", all_pairs)
+    assert not attack(tmp_path, "crowd").holds
+
+
+@pytest.mark.parametrize("policy", ["paper", "plus"])
+def test_no_clipping(tmp_path, monkeypatch, policy):
+    def everything(block, cap, clip):
+        return contribution.distinct_pairs(block)
+
+    monkeypatch.setattr(contribution, "clip_grams", everything)
+    monkeypatch.setattr(policies, "clip_grams", everything)
+    monkeypatch.setattr(contribution, "weight_table", lambda cap: noise.weight_table(1000))
+    finding = attack(tmp_path, "lone", policy)
+    assert finding.event.delta > 0.05
+    assert not finding.holds
+
+
+def test_a_threshold_one_deviation_too_low(tmp_path, monkeypatch):
+    original = noise.Noise.least
+    monkeypatch.setattr(noise.Noise, "least", lambda self, rho: original(self, rho - self.sigma))
+    assert not attack(tmp_path, "lone").holds
+
+
+@pytest.mark.parametrize("policy", ["paper", "plus"])
+def test_no_spurious_grams(tmp_path, monkeypatch, policy):
+    nothing = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+    monkeypatch.setattr(cut.Cut, "zero_cells", lambda self, prf: nothing)
+    assert not attack(tmp_path, "gap", policy, trials=2000).holds
+
+
+def test_windows_are_not_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(extract.ExtractLevels, "_bounded", lambda self, documents, randomness: documents)
+    assert not attack(tmp_path, "bound", trials=40 * 150).holds
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--trials", "3"], "trials must be"),
+        (["--attacks", "crowd,nuke"], "attacks must be one of"),
+        (["--policy", "minus"], "policy must be one of"),
+        (["--epsilon", "0"], "epsilon must be"),
+        (["--delta", "2"], "delta must be"),
+        (["--error", "0"], "error must be"),
+        (["--whatever"], "flag must be one of"),
+    ],
+)
+def test_bad_flags(tmp_path, capsys, flags, message):
+    with pytest.raises(SystemExit) as stop:
+        main(["audit", "--output", str(tmp_path / "out"), *flags])
+    assert stop.value.code == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert message in lines[0]
+
+
+def test_a_broken_build_has_an_exit_status(tmp_path, monkeypatch, capsys):
+    original = noise.Noise.least
+    monkeypatch.setattr(noise.Noise, "least", lambda self, rho: original(self, rho - 2 * self.sigma))
+    flags = ["--attacks", "lone", "--policy", "paper", "--trials", "400", "--quiet"]
+    assert main(["audit", "--output", str(tmp_path / "out"), *flags]) == 1
+    assert "2 of 2 claims are BROKEN." in capsys.readouterr().out

@@ -15,6 +15,7 @@ import hashlib
 import importlib
 import re
 import unicodedata
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -175,7 +176,9 @@ class RegexTokenizer(_ByRecord):
 
     def __post_init__(self) -> None:
         try:
-            compiled = re.compile(self.pattern)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of what a pattern may mean in a future Python
+                compiled = re.compile(self.pattern)
         except (re.error, RecursionError, OverflowError):
             raise ParameterError(
                 f"tokenizer regex must be a pattern of Python's re, got {self.pattern!r:.80}."
@@ -212,7 +215,7 @@ class CallableTokenizer(_ByRecord):
             found: Any = importlib.import_module(module)
             for part in path.split("."):
                 found = getattr(found, part)
-        except (ImportError, AttributeError, ValueError):
+        except Exception:  # a module that fails when it is imported may raise anything
             found = None
         if not callable(found):
             raise ParameterError(f"tokenizer must be an importable module:function, got {self.name!r:.80}.")

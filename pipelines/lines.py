@@ -3,13 +3,24 @@
 import bz2
 import contextlib
 import gzip
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-__all__ = ["MAX_RECORD_BYTES", "RANGE_BYTES", "ByteRange", "Piece", "header_line", "open_file", "read_pieces"]
+__all__ = [
+    "MAX_RECORD_BYTES",
+    "RANGE_BYTES",
+    "ByteRange",
+    "Piece",
+    "header_line",
+    "is_damage",
+    "open_file",
+    "read_pieces",
+]
 
 RANGE_BYTES = 4 << 20
 # A longer line is counted and passed over without being held: one record must not decide how much memory is needed.
@@ -32,6 +43,18 @@ class Piece(NamedTuple):
     offset: int
     data: bytes | None
     length: int
+
+
+def is_damage(error: Exception, compression: str) -> bool:
+    """Whether a file is broken, rather than out of reach for the moment."""
+    if isinstance(error, OSError):
+        # Some decompressors, and Arrow, report broken data as an error of the file: without a number, and Arrow's
+        # without a class of its own. (Columnar files have the compression "".)
+        packed = compression not in ("", CompressionTypes.UNCOMPRESSED)
+        arrow = compression == "" and type(error) is OSError
+        return isinstance(error, gzip.BadGzipFile) or (error.errno is None and (packed or arrow))
+    known = (EOFError, ValueError, RuntimeError, IndexError, KeyError, OverflowError, zlib.error, pa.ArrowException)
+    return isinstance(error, known) or type(error).__name__ == "ZstdError"
 
 
 @contextlib.contextmanager

@@ -13,12 +13,13 @@ import pyarrow.csv
 import pyarrow.parquet
 from apache_beam.io.filesystems import FileSystems
 
-from dpngram.pipelines.lines import header_line, is_damage, open_file
+from dpngram.pipelines.lines import MAX_RECORD_BYTES, CsvRecords, header_line, is_damage, open_file, record_ends
 from dpngram.pipelines.parsing import BadRecord, Fields, Parsed, is_utf8, make_block
 
 __all__ = ["parquet_groups", "parse_records", "read_avro", "read_csv", "read_parquet"]
 
 _BATCH_ROWS = 50_000
+_CSV_BLOCK = 16 << 20
 
 
 def parquet_groups(path: str) -> int:
@@ -136,8 +137,12 @@ def read_csv(path: str, compression: str, skip_header_lines: int, fields: Fields
     columns = _csv_values(header)
     utf8 = _Utf8()
     with open_file(path, compression) as file:
-        quotes = lines = 0
+        quotes = lines = since = longest = 0  # since: bytes of whole chunks without the end of a record
         while chunk := file.read(1 << 20):
+            # Nearly always a line end comes before the first quote, and nothing has to be looked at closely.
+            ended = not quotes % 2 and b"\n" in chunk[: chunk.find(b'"')]
+            since = 0 if ended or len(record_ends(chunk, bool(quotes % 2))[0]) else since + len(chunk)
+            longest = max(longest, since)
             quotes += chunk.count(b'"')
             lines += chunk.count(b"\n")
             utf8.feed(chunk)
@@ -154,12 +159,14 @@ def read_csv(path: str, compression: str, skip_header_lines: int, fields: Fields
         skipped.append(BadRecord("bad_row", row.number or 0, 0))
         return "skip"
 
+    long = longest > _CSV_BLOCK // 2
     with open_file(path, compression) as file:
+        short = CsvRecords(file)
         reader = pyarrow.csv.open_csv(
-            pa.PythonFile(file, mode="r"),
+            pa.PythonFile(short if long else file, mode="r"),
             read_options=pyarrow.csv.ReadOptions(
                 use_threads=False,
-                block_size=16 << 20,
+                block_size=(MAX_RECORD_BYTES + 1 if long else _CSV_BLOCK) * (1 if utf8.valid else 2),
                 column_names=columns,
                 skip_rows=skip_header_lines + 1,
                 # Arrow gives up a file at the first row that is neither UTF-8 nor has all columns: one record would
@@ -182,6 +189,8 @@ def read_csv(path: str, compression: str, skip_header_lines: int, fields: Fields
             skipped.clear()
         if skipped:
             yield Parsed([], len(skipped), list(skipped))
+        if short.left_out:
+            yield _all_bad("too_long", 0, short.left_out)
 
 
 class _Utf8:

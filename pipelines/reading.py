@@ -167,10 +167,10 @@ class _ParseDoFn(beam.DoFn):
                 yield from parsed.blocks
             self._records.inc(records)
             for record in bad:
-                Metrics.counter("dpngram", f"bad_{record.reason}").inc(record.count)
+                Metrics.counter("dpngram", f"bad_{record.reason}").inc(record.rows)
             if bad and self._bad_records is not None:
                 _write_bad_records(self._bad_records, number, extent.path, bad)
-            yield beam.pvalue.TaggedOutput(ReadDocuments.TALLIES, (0, (records, sum(record.count for record in bad))))
+            yield beam.pvalue.TaggedOutput(ReadDocuments.TALLIES, (0, (records, sum(record.rows for record in bad))))
 
 
 def _write_bad_records(directory: str, number: int, path: str, bad: list[BadRecord]) -> None:
@@ -178,7 +178,7 @@ def _write_bad_records(directory: str, number: int, path: str, bad: list[BadReco
     lines = [
         json.dumps(
             {"reason": record.reason, "file": path, "offset": record.offset, "length": record.length}
-            | ({"rows": record.count} if record.count > 1 else {})
+            | ({"rows": record.rows} if record.rows > 1 else {})
         )
         for record in bad
     ]

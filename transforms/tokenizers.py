@@ -10,13 +10,14 @@ one that the tokenizer itself fails on.
 """
 
 import abc
+import contextlib
 import dataclasses
 import hashlib
 import importlib
 import re
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -238,7 +239,8 @@ class HuggingFaceTokenizer(_ByRecord):
 
     def __post_init__(self) -> None:
         try:
-            _load_hugging_face(self.path, self.digest)
+            with _no_panic():
+                _load_hugging_face(self.path, self.digest)
         except ImportError:
             raise ParameterError(
                 "tokenizer huggingface needs the package tokenizers: pip install 'dpngram[hf]'."
@@ -254,9 +256,21 @@ class HuggingFaceTokenizer(_ByRecord):
         return f"huggingface:sha256-{self.digest}"
 
     def _split(self, text: str) -> Iterable[str]:
-        encoded = _load_hugging_face(self.path, self.digest).encode(text, add_special_tokens=False)
+        with _no_panic():
+            encoded = _load_hugging_face(self.path, self.digest).encode(text, add_special_tokens=False)
         tokens: Iterable[str] = encoded.tokens
         return tokens
+
+
+@contextlib.contextmanager
+def _no_panic() -> Iterator[None]:
+    """The library is written in Rust. Where it panics Python sees what is no Exception, and would end the worker."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise RuntimeError("the tokenizer gave up") from None  # its message may quote the text
 
 
 _LOADED: dict[tuple[str, str], Any] = {}

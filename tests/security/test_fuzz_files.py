@@ -101,7 +101,7 @@ def test_fuzz_records(name):
     """Lines together give what they give one by one: nobody's record changes what is read of others."""
     parse = PARSERS[name]
 
-    @look(400)
+    @look(200)
     @hypothesis.given(some_lines)
     def read(some):
         some = [line for line in some if line.strip()]
@@ -133,7 +133,7 @@ def test_fuzz_csv_rows(tmp_path):
     rows = [b"u%d,w%d" % (i, i) for i in range(20)]
     path = tmp_path / "a.csv"
 
-    @look(300)
+    @look(150)
     @hypothesis.given(st.one_of(st.binary(max_size=20), mutations(b"somebody,some \xc3\xa9 text")))
     def read(row):
         row = row.translate(None, b'"\r\n')
@@ -161,7 +161,7 @@ def test_one_long_row_of_a_csv_file_decides_about_itself_only(megabytes, quote, 
 def test_fuzz_csv_records():
     """Long records go, the others stay as they are, whatever is quoted and wherever reading cuts."""
 
-    @look(300)
+    @look(150)
     @hypothesis.given(
         st.lists(st.lists(st.sampled_from([b"a", b",", b'"b\n"', b'""', b'"\n\n,\n"', b"c" * 9])).map(b"".join)),
         st.integers(1, 30),
@@ -243,7 +243,7 @@ def read_file(name, path):
         for parsed in input_format.read(extent):
             records += parsed.records
             documents += sum(len(block.offsets) - 1 for block in parsed.blocks)
-            bad += sum(record.count for record in parsed.bad)
+            bad += sum(record.rows for record in parsed.bad)
     return records, documents, bad
 
 
@@ -254,7 +254,7 @@ def test_fuzz_files(name, tmp_path):
     path.write_bytes(FILES[name])
     assert read_file(name, path) == (60, 60, 0)
 
-    @look(150)
+    @look(100)
     @hypothesis.given(mutations(FILES[name]))
     def damaged(data):
         path.write_bytes(data)
@@ -270,7 +270,7 @@ def test_fuzz_files_through_the_command(name, tmp_path):
     """Some of them through the whole of `extract`: 0 with a manifest, or 1 with one line and without."""
     number = 0
 
-    @look(4)
+    @look(2)
     @hypothesis.given(mutations(FILES[name]))
     def damaged(data):
         nonlocal number

@@ -93,7 +93,7 @@ def test_fuzz_manifests(releases, plain_page, tmp_path):
     made, number = 0, 0
     out = copy_of(releases, "jsonl", tmp_path, 0)
 
-    @look(400)
+    @look(250)
     @hypothesis.given(edited(manifest, shown))
     def report(document):
         nonlocal made, number
@@ -109,7 +109,7 @@ def test_fuzz_manifests(releases, plain_page, tmp_path):
             check_page(out / "report.html", plain_page)
 
     report()
-    assert made > 20
+    assert made > 10
 
 
 @look(150)
@@ -149,7 +149,7 @@ def test_fuzz_resumed_manifests(releases, tmp_path):
     flags += ["--release", "jsonl"]
     assert command(*flags)[0] == 0
 
-    @look(150)
+    @look(80)
     @hypothesis.given(
         st.one_of(
             edited(json.loads(original), json_values()).map(lambda value: json.dumps(value).encode()),
@@ -176,7 +176,7 @@ def test_fuzz_checkpoints(releases, tmp_path, monkeypatch):
     checkpoint = sorted(out.glob("checkpoint-*"))[0]
     valid = checkpoint.read_bytes()
 
-    @look(8)
+    @look(4)
     @hypothesis.given(mutations(valid).filter(lambda data: data != valid))
     def resume(data):
         (out / "manifest.json").unlink(missing_ok=True)

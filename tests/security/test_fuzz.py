@@ -269,7 +269,7 @@ def test_fuzz_hugging_face_files(hugging_face, tmp_path):
     load()
 
 
-class PanicException(BaseException):  # noqa: N818
+class PanicException(BaseException):
     """As a library in Rust raises it: not an Exception."""
 
 

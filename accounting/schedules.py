@@ -5,11 +5,12 @@ from collections.abc import Sequence
 
 from dpngram.accounting.parameters import ParameterError, check_number, check_sequence
 
-__all__ = ["explicit_shares", "geometric_shares", "level_sigmas"]
+__all__ = ["LEAST_SHARE", "explicit_shares", "geometric_shares", "level_sigmas"]
 
 # Relative increase of every sigma over sigma*/sqrt(share). It absorbs all rounding between here and
 # the re-check of the finished plan, so that the check needs no tolerance.
 _SLACK = 2.0**-40
+LEAST_SHARE = 1e-150  # so that nothing computed from a share overflows
 
 
 def geometric_shares(max_n: int, decay: float) -> tuple[float, ...]:
@@ -41,6 +42,6 @@ def level_sigmas(sigma_star: float, shares: Sequence[float], windows: int) -> tu
 def _normalised(weights: Sequence[float]) -> tuple[float, ...]:
     total = math.fsum(weights)
     shares = tuple(weight / total for weight in weights)
-    if min(shares) < 1e-150:
+    if min(shares) < LEAST_SHARE:
         raise ParameterError(f"shares must be within a factor 1e150 of each other, got a ratio of {min(shares):.1e}.")
     return shares

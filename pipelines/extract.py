@@ -32,7 +32,7 @@ from dpngram.pipelines.reading import CheckRecords, InputFormat
 from dpngram.pipelines.report import write_report
 from dpngram.pipelines.running import beam_options, failure_line, keep_memory, make_pipeline, quiet_logging
 from dpngram.pipelines.scaling import default_shards
-from dpngram.pipelines.writing import MANIFEST, WriteRelease, read_manifest, read_whole
+from dpngram.pipelines.writing import MANIFEST, WriteRelease, read_manifest, read_whole, rows_path
 from dpngram.transforms import ExtractLevels
 from dpngram.transforms.keys import KeyProblem
 from dpngram.transforms.validity import PRUNINGS
@@ -94,9 +94,7 @@ def run(argv: Sequence[str]) -> int:
         if not dry_run and not _prepare_output(
             flags.output, plan, settings, flags.output_format, overwrite=flags.overwrite, resume=flags.resume
         ):
-            _drop_checkpoints(flags.output)
-            write_report(flags.output)
-            print(_summary(flags.output))
+            print(_finished_again(flags.output))
             return 0
         extract_files(
             pipeline,
@@ -132,6 +130,18 @@ def run(argv: Sequence[str]) -> int:
         return print_error(parser.prog, line, status=1)
     print(_summary(flags.output))
     return 0
+
+
+def _finished_again(directory: str) -> str:
+    """What is left to do for a release that is whole; its summary."""
+    _drop_checkpoints(directory)
+    try:
+        write_report(directory)
+        return _summary(directory)
+    except Exception as error:  # a manifest that was edited can be broken in any way
+        raise ParameterError(
+            f"resume must find a whole release in {directory!r}: its manifest is broken ({type(error).__name__})."
+        ) from None
 
 
 def _summary(directory: str) -> str:
@@ -223,7 +233,7 @@ def _prepare_output(
 def _is_our_manifest(directory: str) -> bool:
     try:
         return bool({"dpngram", "levels", "plan"} <= read_manifest(directory).keys())
-    except (ValueError, AttributeError, OSError):
+    except (ValueError, AttributeError, OSError, RecursionError):
         return False
 
 
@@ -234,12 +244,14 @@ def _check_finished(directory: str, plan: ExtractionPlan, settings: dict[str, An
     for name, value in asked.items():
         if manifest.get(name) != value:
             raise ParameterError(f"resume must have the {name} of the release that is in {directory!r}.")
-    for level in manifest["levels"]:
-        path = FileSystems.join(directory, level["file"])
-        if not FileSystems.exists(path) or hashlib.sha256(read_whole(path)).hexdigest() != level["sha256"]:
-            raise ParameterError(
-                f"resume must find a whole release in {directory!r}: {level['file']} is not as it was."
-            )
+    try:
+        files = {level["file"]: level["sha256"] for level in manifest["levels"]}
+        paths = {name: rows_path(directory, name) for name in files}
+    except (ValueError, LookupError, TypeError):
+        raise ParameterError(f"resume must find a whole release in {directory!r}: its manifest is broken.") from None
+    for name, path in paths.items():
+        if not FileSystems.exists(path) or hashlib.sha256(read_whole(path)).hexdigest() != files[name]:
+            raise ParameterError(f"resume must find a whole release in {directory!r}: {name} is not as it was.")
 
 
 def _drop_checkpoints(directory: str) -> None:

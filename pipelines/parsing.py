@@ -26,11 +26,15 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class BadRecord(NamedTuple):
-    """A record that cannot be used: why, and where it lies. For columnar files the offset is the row's number."""
+    """A record that cannot be used: why, and where it lies. For columnar files the offset is the row's number.
+
+    Rows that lie in a row and have one reason are one, with how many `rows`: a file may claim any number of them.
+    """
 
     reason: str
     offset: int
     length: int
+    rows: int = 1
 
 
 @dataclasses.dataclass(frozen=True)

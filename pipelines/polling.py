@@ -15,8 +15,8 @@ from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
-from dpngram.pipelines.lines import read_pieces
-from dpngram.pipelines.reading import InputFormat, is_damage, match_files
+from dpngram.pipelines.lines import is_damage, read_pieces
+from dpngram.pipelines.reading import InputFormat, match_files
 
 __all__ = ["PollFiles"]
 

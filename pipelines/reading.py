@@ -1,21 +1,18 @@
 """Files into blocks of documents: byte ranges and row groups, parsed in columns, never a Python object a line."""
 
 import dataclasses
-import gzip
 import json
 import os
-import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
-import pyarrow as pa
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 
 from dpngram.accounting import ParameterError
-from dpngram.pipelines.lines import RANGE_BYTES, ByteRange, header_line, read_pieces
+from dpngram.pipelines.lines import RANGE_BYTES, ByteRange, header_line, is_damage, read_pieces
 from dpngram.pipelines.parsing import BadRecord, Fields, Parsed, parse_jsonl, parse_text, parse_tsv
 from dpngram.pipelines.tables import parquet_groups, read_avro, read_csv, read_parquet
 from dpngram.transforms.documents import DocumentBlock
@@ -26,7 +23,6 @@ __all__ = [
     "InputFormat",
     "ReadDocuments",
     "TooManyBadRecords",
-    "is_damage",
     "match_files",
 ]
 
@@ -105,17 +101,6 @@ class InputFormat:
             return sum(len(file.readline()) for _ in range(self._skipped))
 
 
-def is_damage(error: Exception, compression: str) -> bool:
-    """Whether a file is broken, rather than out of reach for the moment."""
-    if isinstance(error, OSError):
-        # Some decompressors report broken data as an error of the file.
-        return isinstance(error, gzip.BadGzipFile) or (
-            error.errno is None and compression not in ("", CompressionTypes.UNCOMPRESSED)
-        )
-    known = (EOFError, ValueError, RuntimeError, IndexError, KeyError, zlib.error, pa.ArrowException)
-    return isinstance(error, known) or type(error).__name__ == "ZstdError"
-
-
 def match_files(patterns: list[str]) -> dict[str, int]:
     """The files of all patterns with their sizes, each once, however many patterns name it.
 
@@ -182,16 +167,19 @@ class _ParseDoFn(beam.DoFn):
                 yield from parsed.blocks
             self._records.inc(records)
             for record in bad:
-                Metrics.counter("dpngram", f"bad_{record.reason}").inc()
+                Metrics.counter("dpngram", f"bad_{record.reason}").inc(record.rows)
             if bad and self._bad_records is not None:
                 _write_bad_records(self._bad_records, number, extent.path, bad)
-            yield beam.pvalue.TaggedOutput(ReadDocuments.TALLIES, (0, (records, len(bad))))
+            yield beam.pvalue.TaggedOutput(ReadDocuments.TALLIES, (0, (records, sum(record.rows for record in bad))))
 
 
 def _write_bad_records(directory: str, number: int, path: str, bad: list[BadRecord]) -> None:
     """One file for each part, named by its number: a part that is read twice writes the same file again."""
     lines = [
-        json.dumps({"reason": record.reason, "file": path, "offset": record.offset, "length": record.length})
+        json.dumps(
+            {"reason": record.reason, "file": path, "offset": record.offset, "length": record.length}
+            | ({"rows": record.rows} if record.rows > 1 else {})
+        )
         for record in bad
     ]
     target = FileSystems.join(directory, f"bad-{number:06d}.jsonl")

@@ -15,7 +15,7 @@ from apache_beam.io.filesystems import FileSystems
 from dpngram.accounting import ExtractionPlan, ParameterError, expected_spurious, explain_plan
 from dpngram.pipelines.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.flags import OneLineParser, print_error
-from dpngram.pipelines.writing import read_manifest, read_whole, write_whole
+from dpngram.pipelines.writing import read_manifest, read_whole, rows_path, write_whole
 
 __all__ = ["REPORT", "render_report", "run", "write_report"]
 
@@ -31,7 +31,7 @@ def run(argv: Sequence[str]) -> int:
     flags = parser.parse_args(argv)
     try:
         path = write_report(flags.directory)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except Exception as error:  # what lies there may be anybody's, and broken in any way
         return print_error(parser.prog, f"no finished release in {flags.directory!r} ({type(error).__name__}).", 1)
     print(path)
     return 0
@@ -42,7 +42,7 @@ def write_report(directory: str) -> str:
     manifest = read_manifest(directory)
     encoding = OUTPUT_FORMATS[manifest["format"]]
     rows = {
-        level["n"]: encoding.decode(read_whole(FileSystems.join(directory, level["file"])), level["n"])
+        level["n"]: encoding.decode(read_whole(rows_path(directory, level["file"])), level["n"])
         for level in manifest["levels"]
     }
     path = str(FileSystems.join(directory, REPORT))

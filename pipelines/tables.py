@@ -1,5 +1,6 @@
 """CSV, Parquet and Avro files into documents; the rows that cannot be used are named by number."""
 
+import codecs
 import csv
 from collections.abc import Iterator
 from typing import Any
@@ -12,12 +13,13 @@ import pyarrow.csv
 import pyarrow.parquet
 from apache_beam.io.filesystems import FileSystems
 
-from dpngram.pipelines.lines import header_line, open_file
+from dpngram.pipelines.lines import MAX_RECORD_BYTES, CsvRecords, header_line, is_damage, open_file, record_ends
 from dpngram.pipelines.parsing import BadRecord, Fields, Parsed, is_utf8, make_block
 
 __all__ = ["parquet_groups", "parse_records", "read_avro", "read_csv", "read_parquet"]
 
 _BATCH_ROWS = 50_000
+_CSV_BLOCK = 16 << 20
 
 
 def parquet_groups(path: str) -> int:
@@ -25,7 +27,9 @@ def parquet_groups(path: str) -> int:
     try:
         with FileSystems.open(path, compression_type="uncompressed") as file:
             return int(pyarrow.parquet.ParquetFile(file).num_row_groups)
-    except (pa.ArrowInvalid, OSError):
+    except Exception as error:
+        if not is_damage(error, ""):
+            raise  # else the other groups would be lost
         return 0
 
 
@@ -33,14 +37,14 @@ def read_parquet(path: str, group: int, fields: Fields) -> Iterator[Parsed]:
     """The rows of one row group. A file without the columns is one long list of bad rows; so is one that breaks off."""
     with FileSystems.open(path, compression_type="uncompressed") as file:
         parquet = pyarrow.parquet.ParquetFile(file)
-        rows = [parquet.metadata.row_group(number).num_rows for number in range(group + 1)]
+        rows = [max(parquet.metadata.row_group(number).num_rows, 0) for number in range(group + 1)]
         first, count = sum(rows[:-1]), rows[-1]
         names = parquet.schema_arrow.names
         users = [name for name in fields.user if name in names]
         contents = [name for name in fields.content if name in names]
         if not users or not contents:
             reason = "missing_text" if users else "missing_user"
-            yield Parsed([], count, [BadRecord(reason, first + row, 0) for row in range(count)])
+            yield _all_bad(reason, first, count)
             return
         done = 0
         try:
@@ -49,9 +53,15 @@ def read_parquet(path: str, group: int, fields: Fields) -> Iterator[Parsed]:
                     [batch.column(name) for name in users], [batch.column(name) for name in contents], first + done
                 )
                 done += len(batch)
-        except (pa.ArrowInvalid, OSError):
-            left = count - done
-            yield Parsed([], left, [BadRecord("unreadable", first + done + row, 0) for row in range(left)])
+        except Exception as error:
+            if not is_damage(error, ""):
+                raise
+            yield _all_bad("unreadable", first + done, max(count - done, 1))
+
+
+def _all_bad(reason: str, first: int, count: int) -> Parsed:
+    """So many rows from this one on, none of which can be used."""
+    return Parsed([], count, [BadRecord(reason, first, 0, count)] if count else [])
 
 
 def read_columns(users: list[pa.Array], contents: list[pa.Array], first: int) -> Parsed:
@@ -60,7 +70,7 @@ def read_columns(users: list[pa.Array], contents: list[pa.Array], first: int) ->
     who, what = _coalesce([_strings(column) for column in users]), _coalesce([_content(column) for column in contents])
     if who is None or what is None:
         reason = "bad_text" if who is not None else "bad_user"
-        return Parsed([], count, [BadRecord(reason, first + row, 0) for row in range(count)])
+        return _all_bad(reason, first, count)
     no_user = ~pc.fill_null(pc.greater(pc.binary_length(who), 0), False).to_numpy(zero_copy_only=False)
     no_text = pc.is_null(what).to_numpy(zero_copy_only=False)
     tokens = not pa.types.is_large_binary(what.type)
@@ -125,17 +135,23 @@ def read_csv(path: str, compression: str, skip_header_lines: int, fields: Fields
     """
     header = header_line(path, compression, skip_header_lines)
     columns = _csv_values(header)
+    utf8 = _Utf8()
     with open_file(path, compression) as file:
-        quotes = lines = 0
+        quotes = lines = since = longest = 0  # since: bytes of whole chunks without the end of a record
         while chunk := file.read(1 << 20):
+            # Nearly always a line end comes before the first quote, and nothing has to be looked at closely.
+            ended = not quotes % 2 and b"\n" in chunk[: chunk.find(b'"')]
+            since = 0 if ended or len(record_ends(chunk, bool(quotes % 2))[0]) else since + len(chunk)
+            longest = max(longest, since)
             quotes += chunk.count(b'"')
             lines += chunk.count(b"\n")
+            utf8.feed(chunk)
     users = [name for name in fields.user if name in columns]
     contents = [name for name in fields.content if name in columns]
     rows = max(lines - skip_header_lines, 1)
     if quotes % 2 or b"\r" in header or not users or not contents:
         reason = "open_quote" if quotes % 2 else "missing_text" if users else "missing_user"
-        yield Parsed([], rows, [BadRecord(reason, row, 0) for row in range(rows)])
+        yield _all_bad(reason, 0, rows)
         return
     skipped: list[BadRecord] = []
 
@@ -143,11 +159,19 @@ def read_csv(path: str, compression: str, skip_header_lines: int, fields: Fields
         skipped.append(BadRecord("bad_row", row.number or 0, 0))
         return "skip"
 
+    long = longest > _CSV_BLOCK // 2
     with open_file(path, compression) as file:
+        short = CsvRecords(file)
         reader = pyarrow.csv.open_csv(
-            pa.PythonFile(file, mode="r"),
+            pa.PythonFile(short if long else file, mode="r"),
             read_options=pyarrow.csv.ReadOptions(
-                use_threads=False, block_size=16 << 20, column_names=columns, skip_rows=skip_header_lines + 1
+                use_threads=False,
+                block_size=(MAX_RECORD_BYTES + 1 if long else _CSV_BLOCK) * (1 if utf8.valid else 2),
+                column_names=columns,
+                skip_rows=skip_header_lines + 1,
+                # Arrow gives up a file at the first row that is neither UTF-8 nor has all columns: one record would
+                # decide about all others. As Latin-1 all bytes are text, and are turned back below.
+                encoding="utf8" if utf8.valid else "latin1",
             ),
             parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
             convert_options=pyarrow.csv.ConvertOptions(
@@ -158,12 +182,33 @@ def read_csv(path: str, compression: str, skip_header_lines: int, fields: Fields
         )
         done = 0
         for batch in reader:
-            parsed = read_columns([batch.column(0)], [batch.column(1)], done)
+            user, text = (batch.column(place) if utf8.valid else _from_latin1(batch.column(place)) for place in (0, 1))
+            parsed = read_columns([user], [text], done)
             done += len(batch)
             yield Parsed(parsed.blocks, parsed.records + len(skipped), parsed.bad + skipped)
             skipped.clear()
         if skipped:
             yield Parsed([], len(skipped), list(skipped))
+        if short.left_out:
+            yield _all_bad("too_long", 0, short.left_out)
+
+
+class _Utf8:
+    """Whether bytes that come in pieces are UTF-8."""
+
+    def __init__(self) -> None:
+        self.valid, self._decoder = True, codecs.getincrementaldecoder("utf-8")()
+
+    def feed(self, chunk: bytes) -> None:
+        try:
+            if self.valid:
+                self._decoder.decode(chunk)
+        except UnicodeDecodeError:
+            self.valid = False
+
+
+def _from_latin1(column: pa.Array) -> pa.Array:
+    return pa.array([value.decode().encode("latin-1") for value in column.to_pylist()], pa.large_binary())
 
 
 def _csv_values(header: bytes) -> list[str]:

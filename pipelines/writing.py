@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import importlib.metadata
 import json
+import re
 import secrets
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +25,7 @@ from dpngram.transforms.keys import KeyProblem
 from dpngram.transforms.released import EMPTY_TABLE, empty_table
 from dpngram.transforms.sides import for_sides
 
-__all__ = ["MANIFEST", "WriteRelease", "WriteWindows", "read_manifest", "read_whole", "write_whole"]
+__all__ = ["MANIFEST", "WriteRelease", "WriteWindows", "read_manifest", "read_whole", "rows_path", "write_whole"]
 
 MANIFEST = "manifest.json"
 MANIFEST_VERSION = 1
@@ -46,6 +47,13 @@ def read_whole(path: str) -> bytes:
 def read_manifest(directory: str) -> Any:
     """The manifest of a finished release."""
     return json.loads(read_whole(FileSystems.join(directory, MANIFEST)))
+
+
+def rows_path(directory: str, name: Any) -> str:
+    """Where a file of rows lies that a manifest names. A manifest may be anybody's: nothing outside is looked at."""
+    if not isinstance(name, str) or not re.fullmatch(r"ngrams-\d\d\.[a-z]+", name):
+        raise ValueError("a manifest must name files of its own release")
+    return str(FileSystems.join(directory, name))
 
 
 class WriteRelease(beam.PTransform):

@@ -7,6 +7,7 @@ bytes. Decoding runs no code from the bytes: a runner, a restart or another work
 
 import dataclasses
 import json
+import math
 import struct
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ __all__ = ["Block", "BlockCoder", "binary_array", "register_block", "split_binar
 _MAGIC = b"DPNG\x01\x00\x00\x00"
 _CLASSES: dict[str, type["Block"]] = {}
 _ALIGN = 8
+_MOST_PACKED = 255
 _PACK_BYTES = 1 << 15  # smaller columns move as fast as they are
 Array = np.ndarray[Any, Any]
 
@@ -42,24 +44,13 @@ class Block:
 
     @staticmethod
     def from_bytes(data: bytes) -> "Block":
+        """The block, or a ValueError: damaged bytes make no other error, and never an array of objects."""
         if data[: len(_MAGIC)] != _MAGIC:
             raise ValueError("not a dpngram block, or one of another format version.")
-        start = len(_MAGIC) + 4
-        (length,) = struct.unpack_from("<I", data, len(_MAGIC))
-        name, columns = json.loads(data[start : start + length])
-        offset = start + length
-        arrays = {}
-        for column, dtype_name, shape, packed in columns:
-            dtype = np.dtype(dtype_name)
-            count = int(np.prod(shape, dtype=np.int64))
-            if packed < 0:
-                arrays[column] = np.frombuffer(data, dtype, count, offset).reshape(shape)
-                size = count * dtype.itemsize
-            else:
-                arrays[column] = _unpack(memoryview(data)[offset : offset + packed], dtype, count).reshape(shape)
-                size = packed
-            offset += size + (-size % _ALIGN)
-        return _CLASSES[name](**arrays)
+        try:
+            return _decode(data)
+        except _DAMAGE as error:
+            raise ValueError(f"a damaged dpngram block ({type(error).__name__}).") from None
 
     @property
     def nbytes(self) -> int:
@@ -71,6 +62,33 @@ class Block:
 
     def _column_names(self) -> list[str]:
         return [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
+
+
+_DAMAGE = (
+    *(ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RecursionError, TypeError),
+    *(ValueError, struct.error, pa.ArrowException),
+)
+
+
+def _decode(data: bytes) -> Block:
+    start = len(_MAGIC) + 4
+    (length,) = struct.unpack_from("<I", data, len(_MAGIC))
+    name, columns = json.loads(data[start : start + length])
+    offset = start + length
+    arrays = {}
+    for column, dtype_name, shape, packed in columns:
+        dtype = np.dtype(dtype_name)
+        count = math.prod(shape)
+        if dtype.kind not in "biuf" or count < 0:
+            raise ValueError("columns hold numbers.")
+        if packed < 0:
+            arrays[column] = np.frombuffer(data, dtype, count, offset).reshape(shape)
+            size = count * dtype.itemsize
+        else:
+            arrays[column] = _unpack(memoryview(data)[offset : offset + packed], dtype, count).reshape(shape)
+            size = packed
+        offset += size + (-size % _ALIGN)
+    return _CLASSES[name](**arrays)
 
 
 def _pack(array: Array) -> tuple[Any, bool]:
@@ -90,6 +108,8 @@ def _pack(array: Array) -> tuple[Any, bool]:
 
 def _unpack(packed: Any, dtype: np.dtype[Any], count: int) -> Array:
     size = count * dtype.itemsize
+    if size > _MOST_PACKED * (len(packed) + 1):
+        raise ValueError("LZ4 packs no more than 255 bytes into one.")
     planes = np.frombuffer(pa.decompress(packed, decompressed_size=size, codec="lz4_raw"), np.uint8)
     return np.ascontiguousarray(planes.reshape(dtype.itemsize, count).T).reshape(-1).view(dtype)
 

@@ -158,7 +158,8 @@ class _ExtractRun(beam.PTransform):
         self._run, self._content, self._randomness, self._shards = run, content, randomness, shards
 
     def expand(self, users: beam.PCollection[UserBlock]) -> Any:  # {n: PCollection[Level]}
-        assert isinstance(self._run.plan, ExtractionPlan)
+        if not isinstance(self._run.plan, ExtractionPlan):
+            raise TypeError(f"plan must be one of an extraction, got {type(self._run.plan).__name__}.")
         policy = make_policy(self._run.plan, self._run.pruning)
         binding = self._content | "Bind" >> beam.ParDo(_BindDoFn({0: self._randomness})) | beam.Values()
         return chain_levels(users, binding, policy, self._randomness, self._run.pruning, self._shards)

@@ -40,7 +40,8 @@ class PaperPolicy:
     def weigh(self, users: Any, candidates: CandidateBlock, round_: Round, clip: Prf) -> tuple[Array, Any]:
         """The weight of each candidate, summed over the users of the block; and the users, if that changed them."""
         cap = round_.level.max_contributions
-        assert cap is not None
+        if cap is None:  # ExtractionPlan sees to it; not an assert, which python -O takes out
+            raise ParameterError("max_contributions must be given for every level with policy paper.")
         return clip_and_weight(candidates, cap, clip), None
 
     def cut(self, round_: Round, previous: Level, released: Level) -> Cut:

@@ -10,12 +10,14 @@ one that the tokenizer itself fails on.
 """
 
 import abc
+import contextlib
 import dataclasses
 import hashlib
 import importlib
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -175,7 +177,9 @@ class RegexTokenizer(_ByRecord):
 
     def __post_init__(self) -> None:
         try:
-            compiled = re.compile(self.pattern)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of what a pattern may mean in a future Python
+                compiled = re.compile(self.pattern)
         except (re.error, RecursionError, OverflowError):
             raise ParameterError(
                 f"tokenizer regex must be a pattern of Python's re, got {self.pattern!r:.80}."
@@ -212,7 +216,7 @@ class CallableTokenizer(_ByRecord):
             found: Any = importlib.import_module(module)
             for part in path.split("."):
                 found = getattr(found, part)
-        except (ImportError, AttributeError, ValueError):
+        except Exception:  # a module that fails when it is imported may raise anything
             found = None
         if not callable(found):
             raise ParameterError(f"tokenizer must be an importable module:function, got {self.name!r:.80}.")
@@ -235,7 +239,8 @@ class HuggingFaceTokenizer(_ByRecord):
 
     def __post_init__(self) -> None:
         try:
-            _load_hugging_face(self.path, self.digest)
+            with _no_panic():
+                _load_hugging_face(self.path, self.digest)
         except ImportError:
             raise ParameterError(
                 "tokenizer huggingface needs the package tokenizers: pip install 'dpngram[hf]'."
@@ -251,9 +256,21 @@ class HuggingFaceTokenizer(_ByRecord):
         return f"huggingface:sha256-{self.digest}"
 
     def _split(self, text: str) -> Iterable[str]:
-        encoded = _load_hugging_face(self.path, self.digest).encode(text, add_special_tokens=False)
+        with _no_panic():
+            encoded = _load_hugging_face(self.path, self.digest).encode(text, add_special_tokens=False)
         tokens: Iterable[str] = encoded.tokens
         return tokens
+
+
+@contextlib.contextmanager
+def _no_panic() -> Iterator[None]:
+    """The library is written in Rust. Where it panics Python sees what is no Exception, and would end the worker."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise RuntimeError("the tokenizer gave up") from None  # its message may quote the text
 
 
 _LOADED: dict[tuple[str, str], Any] = {}

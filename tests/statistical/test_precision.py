@@ -1,0 +1,287 @@
+"""Floating point: what is released lies on the grid, and an attack on low bits gains nothing, though it breaks a naive
+build (Mironov 2012; Jin et al. 2022); the discrete law of the noise, by Kolmogorov-Smirnov, chi-square and tails.
+
+Keys are fixed, so outcomes are; bands are computed from the flake rates that random keys would have.
+"""
+
+import functools
+import itertools
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from dpngram.accounting import plan_extraction
+from dpngram.transforms.columns import split_binary
+from dpngram.transforms.histogram import CellBlock
+from dpngram.transforms.keyed import Prf, derive_key, standard_normal
+from dpngram.transforms.levels import EMPTY_LEVEL, Level
+from dpngram.transforms.noise import UNIT, Noise
+from dpngram.transforms.policies import make_policy
+from dpngram.transforms.released import EMPTY_TABLE, decode_grams
+from dpngram.transforms.rounds import Round
+from dpngram.transforms.spurious import add_spurious
+from dpngram.transforms.testing import key_source
+from dpngram.transforms.threshold import release_cells
+
+KEY = b"p" * 32
+SIGMAS = np.geomspace(0.03, 3e7, 20)  # up to just below the largest that is allowed, none a round number
+DRAWS = 10**7  # for each of them
+CHUNK = 1 << 19
+FLAKE = 1e-6  # of each test, over all of its comparisons
+WORDS = 255
+
+
+def first_level(policy, sigma):
+    """S_1 of 255 words with weights over three orders of magnitude."""
+    import pyarrow as pa
+
+    offsets, data = split_binary(pa.array([b"%03d" % i for i in range(WORDS)], pa.large_binary()))
+    weight = np.floor(np.geomspace(20, 20_000, WORDS) * sigma / Noise(sigma).grid).astype(np.int64)
+    digests = Prf(KEY).strings(offsets, data)
+    return policy.finish(Level.first(offsets, data, digests, weight, Noise(sigma).grid, 0.0), EMPTY_LEVEL)
+
+
+def cells_of(sigma, key):
+    """Every bigram but each ninth, which nobody has; weights 12 to 40 sigma, in units of 2^-32."""
+    pairs = np.array([a << 32 | b for a, b in itertools.product(range(WORDS), repeat=2)], np.uint64)
+    keys = pairs[np.arange(len(pairs)) % 9 > 0]
+    spread = Prf(key).words(keys, 1)[:, 0] / 2.0**64
+    return CellBlock(
+        keys=keys,
+        weight=((12 + 28 * spread) * sigma * UNIT).astype(np.int64),
+        digests=np.zeros((0, 2), np.uint64),
+        token_offsets=np.zeros(1, np.int64),
+        token_bytes=np.zeros(0, np.uint8),
+    )
+
+
+@pytest.mark.parametrize("policy_name", ["paper", "plus"])
+def test_released_weights_lie_on_the_grid(policy_name):
+    """More than 500,000 released weights for each policy, ten plans each: every one a multiple of the public grid,
+    as an exact rational number; users' grams and spurious ones alike, through threshold, spurious grams and decoding.
+    """
+    total = spurious = 0
+    for number, epsilon in enumerate(np.geomspace(0.02, 40, 10)):
+        plan = plan_extraction(
+            epsilon=float(epsilon), delta=1e-6, max_n=2, max_contributions=20, eta=0.5, policy=policy_name
+        )
+        policy, sigma = make_policy(plan, "both"), plan.level(2).sigma
+        key = derive_key(KEY, policy_name, number)
+        previous, cells = first_level(policy, plan.level(1).sigma), cells_of(sigma, key)
+        round_ = Round(policy, 2, 0, key_source(key).randomness)
+        cut = policy.cut(round_, previous, EMPTY_LEVEL)
+
+        def draw(purpose, key=key):
+            return Prf(derive_key(key, purpose))
+
+        level = add_spurious([release_cells(cells, cut, draw)], previous, EMPTY_LEVEL, round_, draw)
+        table = decode_grams(level, decode_grams(previous, EMPTY_TABLE, "both"), "both")
+        step = Noise(sigma).step
+        units = table.weight * UNIT  # a power of two: exact
+        assert (np.abs(units) < 2.0**53).all()
+        assert (units == np.floor(units)).all()
+        assert (units.astype(np.int64) % step == 0).all()
+        assert float(level.grid) == step / UNIT
+        # The noise is there: hardly any two of these lie on the same step.
+        assert len(np.unique(level.weight)) > len(level) / 2
+        total += len(table)
+        spurious += int((~np.isin(level.keys, cells.keys)).sum())
+    assert total > 500_000
+    assert spurious > 80
+
+
+def naive(weight, sigma, uniform):
+    """The build that is not ours: a floating-point Gaussian from uniforms of 53 bits, added in floating point."""
+    return weight + sigma * special.ndtri(uniform)
+
+
+def in_naive_image(seen, weight, sigma):
+    """Whether some uniform of 53 bits gives exactly this value: try those around the one that the inverse names."""
+    nearest = np.rint(special.ndtr((seen - weight) / sigma) * 2.0**53)
+    tried = [naive(weight, sigma, np.clip(nearest + d, 1, 2.0**53 - 1) * 2.0**-53) == seen for d in range(-6, 7)]
+    return np.logical_or.reduce(tried)
+
+
+def in_our_image(steps, weight, noise):
+    """Whether some 128 bits give exactly this step: try those that the inverse names for the middle of the step."""
+    middle = (steps.astype(np.float64) + 0.5) * noise.step - weight
+    z = middle / (noise.sigma * UNIT)
+    return noise.noisy(np.full(len(steps), weight), words_of_quantile(special.ndtr(-np.abs(z)), z > 0)) == steps
+
+
+def words_of_quantile(tail, upper):
+    """128 bits whose uniform is `tail`, or its complement."""
+    high = np.floor(tail * 2.0**64)
+    low = np.floor((tail * 2.0**64 - high) * 2.0**64)
+    words = np.stack([high.astype(np.uint64), low.astype(np.uint64)], axis=1)
+    return np.where(upper[:, None], ~words, words)
+
+
+@pytest.mark.parametrize("sigma", [0.7, 4.03, 37.3, 1000.1])
+def test_the_precision_attack(sigma):
+    """One user's eight grams, each of which nobody else has, are there (weight 1/sqrt(8)) or not. The attacker sees the
+    noisy weights of the eight cells, and looks which of the two weights could have given exactly these numbers.
+
+    Of 4,000 tries, half of each kind, the naive build is read correctly in more than 99 %. Ours gives numbers that both
+    weights could have given, always, so the attacker is left with a coin: 1/2 within the band of flake rate 1e-6.
+    """
+    tries, grams = 4_000, 8
+    given = int(UNIT / np.sqrt(grams))
+    truth = np.arange(tries) % 2 == 1
+    words = Prf(derive_key(KEY, "attack", str(sigma))).words(np.arange(tries * grams, dtype=np.uint64), 0)
+    coins = Prf(derive_key(KEY, "coins")).words(np.arange(tries, dtype=np.uint64), 0)[:, 0] >> np.uint64(63) == 1
+    weight = np.repeat(np.where(truth, given, 0), grams)
+
+    def accuracy(possible_without, possible_with):
+        without, with_ = (found.reshape(tries, grams).sum(axis=1) for found in (possible_without, possible_with))
+        return np.mean(np.where(with_ == without, coins, with_ > without) == truth)
+
+    uniform = ((words[:, 0] >> np.uint64(11)) | np.uint64(1)) * 2.0**-53
+    seen = naive(weight / UNIT, sigma, uniform)
+    broken = accuracy(in_naive_image(seen, 0.0, sigma), in_naive_image(seen, given / UNIT, sigma))
+    assert broken > 0.99
+
+    noise = Noise(sigma)
+    steps = noise.noisy(weight, words)
+    absent, present = in_our_image(steps, 0, noise), in_our_image(steps, given, noise)
+    assert absent.all()
+    assert present.all()
+    band = stats.norm.isf(FLAKE / 2) * 0.5 / np.sqrt(tries)
+    assert abs(accuracy(absent, present) - 0.5) < band
+
+
+@pytest.mark.parametrize("sigma", SIGMAS[::4])
+def test_both_weights_have_the_same_support(sigma):
+    """Every step from -10 to 10 standard deviations, one by one, can come from a cell with the user and without.
+
+    Beyond them lies a probability of 2^-75. (The tails are drawn to 13.2 standard deviations. From about 12.5 on, steps
+    are finer than 128 bits can tell apart: there, with probability 2^-116, supports do differ.)
+    """
+    noise = Noise(sigma)
+    steps = np.arange(-10 << 14, (10 << 14) + 1)
+    for given in (0, 1, UNIT // 3, UNIT):
+        possible = steps[np.abs(steps * noise.step - given) < 10 * sigma * UNIT]
+        assert in_our_image(possible, given, noise).all()
+    # What lies above the floor of zero cells can be reached by spurious grams, and by those that users have.
+    least = np.int64(3 << 14)
+    above = steps[steps >= least]
+    bound = noise.bound(least)
+    tail = np.exp(special.log_ndtr(-noise.bound(above + 0.5)) - special.log_ndtr(-bound))
+    assert (noise.zero_cells(words_of_quantile(tail, np.zeros(len(tail), bool)), least) == above).all()
+
+
+def test_low_bits_tell_nothing():
+    """The last six bits of released steps, with a user's weight and without: uniform both times, by chi-square."""
+    noise, draws = Noise(4.03), 10**6
+    words = Prf(derive_key(KEY, "low bits")).words(np.arange(2 * draws, dtype=np.uint64), 0)
+    for weight, mine in ((0, words[:draws]), (int(UNIT / 3), words[draws:])):
+        counts = np.bincount(noise.noisy(np.full(draws, weight), mine) & 63, minlength=64)
+        assert ((counts - draws / 64) ** 2 / (draws / 64)).sum() < stats.chi2.isf(FLAKE / 2, 63)
+
+
+@functools.cache
+def histogram(number):
+    """10^7 noisy values under one sigma: how many lie on each step, z at the upper ends of steps, and the law there."""
+    noise = Noise(float(SIGMAS[number]))
+    weight = 0 if number % 2 else int(0.37 * UNIT)
+    prf = Prf(derive_key(KEY, "law", number))
+    reach = 14 << 14  # 14 sigma; no draw is further out than 13.2
+    origin = weight // noise.step
+    counts = np.zeros(2 * reach, np.int64)
+    for start in range(0, DRAWS, CHUNK):
+        words = prf.words(np.arange(start, min(start + CHUNK, DRAWS), dtype=np.uint64), 0)
+        noisy = noise.noisy(np.full(len(words), weight), words)
+        counts += np.bincount(noisy - origin + reach, minlength=2 * reach)
+    ends = (np.arange(-reach, reach) + 1 + origin) * noise.step - weight  # exclusive
+    return np.cumsum(counts), ends / (noise.sigma * UNIT)
+
+
+def tails(seen, z, bound):
+    """How many lie beyond -bound and bound, and the chances of that; at the ends of the steps that hold these."""
+    lower, upper = np.searchsorted(z, [-bound, bound])
+    return (seen[lower], special.ndtr(z[lower])), (seen[-1] - seen[upper], special.ndtr(-z[upper]))
+
+
+def in_band(count, draws, chance, flake):
+    low, high = stats.binom.ppf([flake / 2, 1 - flake / 2], draws, chance)
+    return low <= count <= high
+
+
+@pytest.mark.parametrize("number", range(len(SIGMAS)))
+def test_gaussian_on_the_grid(number):
+    """The exact discrete law: Pr[noisy <= k] = Phi(((k + 1) step - weight) / sigma) on every step of the grid.
+
+    Kolmogorov-Smirnov (Massart's bound 2 exp(-2 n d^2), good for discrete laws too), chi-square over 200 bins, and the
+    numbers beyond 3, 4 and 5 sigma on either side (binomial). 1e-6 / 20 for each sigma, split over the eight.
+    """
+    flake = FLAKE / len(SIGMAS) / 8
+    seen, z = histogram(number)
+    law = special.ndtr(z)
+    assert seen[-1] == DRAWS
+    assert np.abs(seen / DRAWS - law).max() < np.sqrt(np.log(2 / flake) / (2 * DRAWS))
+
+    cuts = np.searchsorted(law, np.arange(1, 200) / 200)
+    observed = np.diff(np.concatenate([[0], seen[cuts], [DRAWS]]))
+    expected = np.diff(np.concatenate([[0.0], law[cuts], [1.0]])) * DRAWS
+    assert ((observed - expected) ** 2 / expected).sum() < stats.chi2.isf(flake, 199)
+
+    for bound in (3, 4, 5):
+        assert all(in_band(count, DRAWS, chance, flake) for count, chance in tails(seen, z, bound))
+
+
+def test_far_tails():
+    """All sigmas together, 2 * 10^8 draws: the numbers beyond 4.5, 5 and 5.5 sigma on either side."""
+    for bound in (4.5, 5, 5.5):
+        found = [tails(*histogram(number), bound) for number in range(len(SIGMAS))]
+        for side in (0, 1):
+            count = sum(one[side][0] for one in found)
+            assert in_band(count, DRAWS * len(SIGMAS), np.mean([one[side][1] for one in found]), FLAKE / 6)
+
+
+@pytest.mark.parametrize("bound", [0.5, 3.0, 6.9])
+def test_zero_cells_on_the_grid(bound):
+    """Spurious grams have the law of a cell of weight 0 that reaches its floor, step by step: the same tests."""
+    draws = DRAWS // 100
+    flake = FLAKE / 3 / len(SIGMAS) / 2
+    for number, sigma in enumerate(SIGMAS):
+        noise = Noise(float(sigma))
+        least = noise.least(bound * float(sigma))
+        words = Prf(derive_key(KEY, "zero", number, str(bound))).words(np.arange(draws, dtype=np.uint64), 0)
+        counts = np.bincount(noise.zero_cells(words, np.int64(least)) - least)
+        ends = noise.bound(least + 1 + np.arange(len(counts)))
+        above = np.exp(special.log_ndtr(-ends) - special.log_ndtr(-noise.bound(least)))
+        seen = np.cumsum(counts)
+        assert np.abs(seen / draws - (1 - above)).max() < np.sqrt(np.log(2 / flake) / (2 * draws))
+        cuts = np.unique(np.searchsorted(1 - above, np.arange(1, 50) / 50))
+        observed = np.diff(np.concatenate([[0], seen[cuts], [draws]]))
+        expected = -np.diff(np.concatenate([[1.0], above[cuts], [0.0]])) * draws
+        assert ((observed - expected) ** 2 / expected).sum() < stats.chi2.isf(flake, len(cuts))
+
+
+def test_the_tests_have_teeth(monkeypatch):
+    """A build without the grid, one with a sigma too small by 0.4 %, and one whose tails end at 3.9 sigma all fail."""
+
+    def finer(self, weight, words):
+        noise = np.floor(standard_normal(words) * (self.sigma * UNIT)).astype(np.int64)
+        return (weight + noise) / self.step
+
+    def smaller(self, weight, words):
+        noise = np.floor(standard_normal(words) * (self.sigma * 0.996 * UNIT)).astype(np.int64)
+        return (weight + noise) // self.step
+
+    def shorter(self, weight, words):
+        z = np.clip(standard_normal(words), -3.9, 3.9)
+        return (weight + np.floor(z * (self.sigma * UNIT)).astype(np.int64)) // self.step
+
+    for build, check in (
+        (finer, lambda: test_released_weights_lie_on_the_grid("paper")),
+        (smaller, lambda: test_gaussian_on_the_grid(7)),
+        (shorter, lambda: test_gaussian_on_the_grid(7)),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(Noise, "noisy", build)
+            histogram.cache_clear()
+            with pytest.raises(AssertionError):
+                check()
+    histogram.cache_clear()

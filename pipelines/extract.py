@@ -124,7 +124,7 @@ def run(argv: Sequence[str]) -> int:
         write_report(flags.output)
         write_operator_notes(flags.output, result, time.time() - start, size)
     except Exception as error:
-        line = failure_line(error)
+        line = failure_line(error, pipeline, flags.noise_key)
         if line.startswith("max_bad_fraction"):
             _drop_checkpoints(flags.output)  # nothing of this input is to be released
         if flags.verbose:

@@ -133,6 +133,16 @@ def test_no_canary_anywhere(tmp_path, monkeypatch, capfd, number):
         assert traces(said, KEY) == []
 
 
+@pytest.mark.usefixtures("_log_level")
+def test_a_small_corpus_is_not_in_the_log(tmp_path, monkeypatch):
+    """Long arrays are shortened when they are printed; those of a few words are not."""
+    watch = _Watch(monkeypatch)
+    (tmp_path / "in.jsonl").write_text(json.dumps({"user": CANARIES[0], "text": f"{CANARIES[1]} {CANARIES[2]}"}))
+    assert extract(tmp_path / "out", "--input", tmp_path / "in.jsonl", "--max_n", "1", "--verbose") == 0
+    assert "Processing [" in watch.log.getvalue()
+    assert traces(watch.log.getvalue()) == []
+
+
 def test_a_block_shows_nothing_of_itself():
     """Its text form gets into logs and into the messages of other people's exceptions."""
     assert len(columns._CLASSES) >= 8

@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -187,8 +188,19 @@ def keep_memory() -> None:
 
 
 def quiet_logging(verbose: bool) -> None:
-    """Keeps Beam's start-up noise, and tracebacks of a failed worker, off the screen unless asked for."""
+    """Keeps Beam's start-up noise, and tracebacks of a failed worker, off the screen unless asked for.
+
+    Also those that Python prints by itself, of threads and of callbacks: their texts may quote the data.
+    """
     logging.basicConfig(level=logging.INFO if verbose else logging.CRITICAL, stream=sys.stderr, force=True)
+    if not verbose and threading.excepthook is threading.__excepthook__:
+        threading.excepthook = _say_nothing
+    if not verbose and sys.unraisablehook is sys.__unraisablehook__:
+        sys.unraisablehook = _say_nothing
+
+
+def _say_nothing(_unhandled: Any) -> None:
+    pass
 
 
 def _plain_dry_run(words: Sequence[str]) -> list[str]:

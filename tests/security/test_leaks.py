@@ -17,6 +17,7 @@ from helpers.canaries import BUDGET, CANARIES, FORMATS, MARK, encodings, search,
 from helpers.runs import extract
 
 from dpngram.pipelines import extract as extract_module
+from dpngram.pipelines import writing
 from dpngram.transforms import columns
 
 KEY = bytes(range(100, 132))
@@ -267,3 +268,38 @@ def test_a_run_that_is_killed_leaves_only_what_is_released(tmp_path):
     assert search(tmp_path, key.read_bytes(), leave_out={*inputs, key}) == {}
     for path in key.parent.iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("flag", ["--noise_key", "--bad_records"])
+@pytest.mark.parametrize("place", ["out", "out/deep", "link/x", "out/../out/x"])
+def test_neither_key_nor_bad_records_in_the_output(tmp_path, capfd, flag, place):
+    """Whoever publishes the directory would publish them; with the key the noise can be taken off."""
+    (tmp_path / "in.jsonl").write_text('{"user": "a", "text": "b"}\n')
+    (tmp_path / "out").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    assert extract(tmp_path / "out", "--input", tmp_path / "in.jsonl", flag, tmp_path / place) == 2
+    assert f"{flag[2:]} must not be in the output" in capfd.readouterr().err
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_what_a_dying_worker_was_writing_goes(tmp_path, monkeypatch):
+    """A name that a file has while it is written: of this try, when it fails; of others, when the run ends."""
+    (tmp_path / "in.jsonl").write_text('{"user": "a", "text": "b"}\n')
+    left = f"ngrams-01.jsonl.{'0' * 16}.tmp"
+    write = writing._Writer.write
+
+    def dying(self, *args, **more):
+        (tmp_path / "out" / left).write_text("half a li")
+        return write(self, *args, **more)
+
+    monkeypatch.setattr(writing._Writer, "write", dying)
+    assert extract(tmp_path / "out", "--input", tmp_path / "in.jsonl") == 0
+    assert not list((tmp_path / "out").glob("*.tmp"))
+
+    def broken(*_):
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(writing.FileSystems, "rename", broken)
+    with pytest.raises(OSError, match="the disk is gone"):
+        writing.write_whole(str(tmp_path / "file"), b"data")
+    assert not list(tmp_path.glob("file*"))

@@ -1,12 +1,15 @@
 """The `dpngram` command. Each program is imported only when asked for: `plan` needs no Beam."""
 
+import contextlib
 import importlib
 import importlib.metadata
 import logging
 import os
 import shutil
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 
 __all__ = ["main"]
 
@@ -43,10 +46,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("LINES", str(size.lines))
     program = importlib.import_module(f"dpngram.pipelines.{name}")
     try:
-        return int(program.run(rest))
+        with _stop_in_order():
+            return int(program.run(rest))
+    except KeyboardInterrupt:  # without a traceback, which may quote data
+        print("dpngram: error: stopped.", file=sys.stderr)
+        return 1
     except BrokenPipeError:  # the reader of a pipe went away: not an error of ours
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+@contextlib.contextmanager
+def _stop_in_order() -> Iterator[None]:
+    """SIGTERM ends a program as Ctrl-C does: what goes with the process, such as a fresh key, goes then, too."""
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if ours:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _usage() -> str:

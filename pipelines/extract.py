@@ -34,7 +34,7 @@ from dpngram.pipelines.running import beam_options, failure_line, keep_memory, m
 from dpngram.pipelines.scaling import default_shards
 from dpngram.pipelines.writing import MANIFEST, WriteRelease, read_manifest, read_whole, rows_path
 from dpngram.transforms import ExtractLevels
-from dpngram.transforms.keys import KeyProblem
+from dpngram.transforms.keys import KeyProblem, KeyReference
 from dpngram.transforms.validity import PRUNINGS
 
 __all__ = ["extract_files", "make_parser", "run"]
@@ -76,6 +76,7 @@ def run(argv: Sequence[str]) -> int:
         size = check_input(flags, input_format, look=not dry_run)
         if flags.output_bigquery is not None:
             check_table("output_bigquery", flags.output_bigquery)
+        _check_apart(flags.output, noise_key=flags.noise_key, bad_records=flags.bad_records)
         if flags.resume and flags.noise_key is None:
             raise ParameterError("resume must have the noise_key of the run that it finishes.")
         pipeline = make_pipeline(options, size, verbose=flags.verbose)
@@ -122,7 +123,7 @@ def run(argv: Sequence[str]) -> int:
         write_report(flags.output)
         write_operator_notes(flags.output, result, time.time() - start, size)
     except Exception as error:
-        line = failure_line(error)
+        line = failure_line(error, pipeline, flags.noise_key)
         if line.startswith("max_bad_fraction"):
             _drop_checkpoints(flags.output)  # nothing of this input is to be released
         if flags.verbose:
@@ -196,6 +197,19 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--verbose", action="store_true", help="show Beam's messages, and tracebacks")
 
 
+def _check_apart(output: str, *, noise_key: str | None, bad_records: str | None) -> None:
+    """The key, with which the noise can be taken off, and exact counts must not lie in what may be published."""
+    key = None if noise_key is None else KeyReference.parse(noise_key)
+    inside = {"noise_key": key.location if key and key.scheme == "file" else None, "bad_records": bad_records}
+    for name, path in inside.items():
+        if path is not None and f"{_absolute(path)}/".startswith(f"{_absolute(output)}/"):
+            raise ParameterError(f"{name} must not be in the output: what lies there may be published.")
+
+
+def _absolute(path: str) -> str:
+    return (os.path.realpath(path) if FileSystems.get_scheme(path) is None else path).rstrip("/")
+
+
 def _prepare_output(
     directory: str, plan: ExtractionPlan, settings: dict[str, Any], output_format: str, *, overwrite: bool, resume: bool
 ) -> bool:
@@ -255,8 +269,9 @@ def _check_finished(directory: str, plan: ExtractionPlan, settings: dict[str, An
 
 
 def _drop_checkpoints(directory: str) -> None:
-    """What is finished needs none."""
-    matched = FileSystems.match([FileSystems.join(directory, "checkpoint-*")])[0].metadata_list
-    found = [file.path for file in matched if _OURS.fullmatch(FileSystems.split(file.path)[1])]
+    """What is finished needs none, nor what a worker that died was writing."""
+    patterns = [FileSystems.join(directory, name) for name in ("checkpoint-*", "*.tmp")]
+    matched = {file.path for result in FileSystems.match(patterns) for file in result.metadata_list}
+    found = [path for path in sorted(matched) if _OURS.fullmatch(FileSystems.split(path)[1])]
     if found:
         FileSystems.delete(found)

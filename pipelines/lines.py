@@ -7,7 +7,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
@@ -164,50 +163,3 @@ def _skip_line(read: Callable[[int], bytes]) -> tuple[int, bytes]:
             return skipped + end, bytes(chunk[end:])
         skipped += len(chunk)
     return skipped, b""
-
-
-class CsvRecords:
-    """A CSV file as Arrow may read it: without records of more than MAX_RECORD_BYTES, which `left_out` counts.
-
-    Privacy: Arrow gives up at a record that is longer than its blocks, and all that comes after it would be lost.
-    """
-
-    def __init__(self, file: Any) -> None:
-        self._file, self._quoted = file, False
-        self._open = bytearray()  # the beginning of a record whose end is not read yet
-        self._ready = bytearray()
-        self._dropping = False
-        self.left_out, self.closed = 0, False
-
-    def read(self, size: int = -1) -> bytes:
-        while not self._ready and (chunk := self._file.read(_READ_BYTES)):
-            self._take(chunk)
-        if not self._ready:
-            self._ready, self._open = self._open, bytearray()  # a last record without a line end
-        count = len(self._ready) if size < 0 else size
-        taken = bytes(self._ready[:count])
-        del self._ready[:count]
-        return taken
-
-    def close(self) -> None:
-        self.closed = True
-
-    def _take(self, chunk: bytes) -> None:
-        ends, self._quoted = record_ends(chunk, self._quoted)
-        first = int(ends[0]) + 1 if len(ends) else len(chunk)
-        if not self._dropping:
-            self._open += chunk[:first]
-            if len(self._open) > MAX_RECORD_BYTES:
-                self._open.clear()
-                self._dropping, self.left_out = True, self.left_out + 1
-        if len(ends):
-            last = int(ends[-1]) + 1
-            self._ready += self._open + chunk[first:last]
-            self._open, self._dropping = bytearray(chunk[last:]), False
-
-
-def record_ends(chunk: bytes, quoted: bool) -> tuple[Any, bool]:
-    """Where records of CSV end in these bytes: line ends outside of quotes. And whether a quote is open behind them."""
-    data = np.frombuffer(chunk, np.uint8)
-    inside = (np.cumsum(data == ord('"')) + quoted) & 1
-    return np.flatnonzero((data == ord("\n")) & (inside == 0)), bool(inside[-1])

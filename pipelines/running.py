@@ -3,11 +3,13 @@
 import argparse
 import ctypes
 import functools
+import itertools
 import logging
 import os
 import re
 import shlex
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,6 +51,22 @@ _FLINK = (
     "auto_watermark_interval",
     "finish_bundle_before_checkpointing",
     "shutdown_sources_after_idle_ms",
+)
+# What our own errors on workers say, see failure_line.
+_SENTENCES = (
+    "noise_key: the environment variable {key} is not set on this worker.",
+    "noise_key: {key} cannot be read on this worker ({kind}).",
+    "noise_key: secret {key} cannot be read ({kind}).",
+    "noise_key: {key} must hold 32 bytes or 64 hexadecimal digits, got {number} bytes.",
+    "noise_key: gcp-secret needs the package google-cloud-secret-manager on the workers.",
+    "noise_key: {key} was already used for this release label with other data, parameters or version; take a new key, "
+    "or a new --release label (a new release spends epsilon and delta again).",
+    "noise_key: workers hold different keys; was the variable or secret changed meanwhile?",
+    "noise_key: the checkpoints in the output were made with another key, or from other data; --overwrite starts anew.",
+    "noise_key: a window of the output has a release already, with other noise or data.",
+    "max_bad_fraction must be at least the share of bad records: {number} of {number} cannot be used (allowed: "
+    "{number}); --bad_records DIR lists them. Nothing was released.",
+    "sigma must be below 2^26 for exact sums, got {number}: the budget is too small.",
 )
 
 
@@ -122,24 +140,38 @@ def make_pipeline(options: PipelineOptions, input_bytes: int, *, verbose: bool =
     return beam.Pipeline(runner=FnApiRunner(default_environment=environment), options=options)
 
 
-def failure_line(error: BaseException) -> str:
-    """What to tell a user of a failed run: our own message, or the kind of error and the step, never its text.
+def failure_line(error: BaseException, pipeline: beam.Pipeline | None = None, noise_key: str | None = None) -> str:
+    """What to tell a user of a failed run: a sentence of ours, or the kind of error and the step, never its text.
 
-    The text of somebody else's exception may quote the data.
+    All that a worker tells is one text, in which nothing tells our words from those of somebody else's exception, and
+    those may quote the data. So the text is only asked which of the things known here it has: our sentences, where
+    nothing but numbers is taken over; steps of this pipeline; exceptions that exist.
     """
     seen: BaseException | None = error
     text = ""
     while seen is not None:
         text += f"\n{type(seen).__name__}: {seen}"
         seen = seen.__cause__ or seen.__context__
-    if ours := re.findall(
-        r"(?:KeyProblem|ParameterError|TooManyBadRecords): ((?:noise_key|[a-z_]+ must)[^\n\[]*)", text
-    ):
-        return str(ours[-1]).strip()
-    step = re.findall(r"while running '([\w/ .\-()]+)'", text)
-    kind = re.findall(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception|Invalid))\b", text, re.MULTILINE)
-    where = f" in step {step[-1]}" if step else ""
-    return f"the run failed{where} ({kind[-1] if kind else type(error).__name__}); --verbose shows the traceback."
+    exceptions = {kind.__name__ for kind in _subclasses(BaseException)}
+    if ours := [(found.start(), form, found) for form in _SENTENCES for found in re.finditer(_pattern(form), text)]:
+        _, form, found = max(ours)
+        numbers = [value for name, value in sorted(found.groupdict().items()) if name.startswith("number")]
+        words = {"key": noise_key or "the fresh key", "kind": found.groupdict().get("kind")}
+        words["kind"] = words["kind"] if words["kind"] in exceptions else "an error"
+        return form.replace("{number}", "{}").format(*numbers, **words)
+    labels = sorted(pipeline.applied_labels if pipeline else (), key=len)
+    steps = re.findall(r"while running '([^'\n]+)'", text)
+    known = [label for step in steps for label in labels if f"{step}/".startswith(f"{label}/")]
+    kinds = [kind for kind in re.findall(r"^(?:[\w.]+\.)?(\w+)\b", text, re.MULTILINE) if kind in exceptions]
+    where = f" in step {known[-1]}" if known else ""
+    return f"the run failed{where} ({kinds[-1] if kinds else type(error).__name__}); --verbose shows the traceback."
+
+
+def _pattern(form: str) -> str:
+    """A regular expression for a sentence; its numbers are groups."""
+    numbers = itertools.count()
+    pattern = re.escape(form).replace(r"\{key\}", r"[^\n]+?").replace(r"\{kind\}", r"(?P<kind>\w+)")
+    return re.sub(r"\\{number\\}", lambda _: rf"(?P<number{next(numbers)}>\d[\d.,e+\-]{{0,20}})", pattern)
 
 
 def keep_memory() -> None:
@@ -156,8 +188,19 @@ def keep_memory() -> None:
 
 
 def quiet_logging(verbose: bool) -> None:
-    """Keeps Beam's start-up noise, and tracebacks of a failed worker, off the screen unless asked for."""
+    """Keeps Beam's start-up noise, and tracebacks of a failed worker, off the screen unless asked for.
+
+    Also those that Python prints by itself, of threads and of callbacks: their texts may quote the data.
+    """
     logging.basicConfig(level=logging.INFO if verbose else logging.CRITICAL, stream=sys.stderr, force=True)
+    if not verbose and threading.excepthook is threading.__excepthook__:
+        threading.excepthook = _say_nothing
+    if not verbose and sys.unraisablehook is sys.__unraisablehook__:
+        sys.unraisablehook = _say_nothing
+
+
+def _say_nothing(_unhandled: Any) -> None:
+    pass
 
 
 def _plain_dry_run(words: Sequence[str]) -> list[str]:

@@ -73,7 +73,7 @@ def run(argv: Sequence[str]) -> int:
     except Exception as error:
         if flags.verbose:
             raise
-        return print_error(parser.prog, failure_line(error), status=1)
+        return print_error(parser.prog, failure_line(error, pipeline, flags.noise_key), status=1)
     return 0
 
 

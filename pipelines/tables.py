@@ -2,7 +2,8 @@
 
 import codecs
 import csv
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import fastavro
@@ -13,13 +14,12 @@ import pyarrow.csv
 import pyarrow.parquet
 from apache_beam.io.filesystems import FileSystems
 
-from dpngram.pipelines.lines import MAX_RECORD_BYTES, CsvRecords, header_line, is_damage, open_file, record_ends
+from dpngram.pipelines.lines import MAX_RECORD_BYTES, RANGE_BYTES, header_line, is_damage, open_file
 from dpngram.pipelines.parsing import BadRecord, Fields, Parsed, is_utf8, make_block
 
 __all__ = ["parquet_groups", "parse_records", "read_avro", "read_csv", "read_parquet"]
 
 _BATCH_ROWS = 50_000
-_CSV_BLOCK = 16 << 20
 
 
 def parquet_groups(path: str) -> int:
@@ -135,17 +135,11 @@ def read_csv(path: str, compression: str, skip_header_lines: int, fields: Fields
     """
     header = header_line(path, compression, skip_header_lines)
     columns = _csv_values(header)
-    utf8 = _Utf8()
     with open_file(path, compression) as file:
-        quotes = lines = since = longest = 0  # since: bytes of whole chunks without the end of a record
+        quotes = lines = 0
         while chunk := file.read(1 << 20):
-            # Nearly always a line end comes before the first quote, and nothing has to be looked at closely.
-            ended = not quotes % 2 and b"\n" in chunk[: chunk.find(b'"')]
-            since = 0 if ended or len(record_ends(chunk, bool(quotes % 2))[0]) else since + len(chunk)
-            longest = max(longest, since)
             quotes += chunk.count(b'"')
             lines += chunk.count(b"\n")
-            utf8.feed(chunk)
     users = [name for name in fields.user if name in columns]
     contents = [name for name in fields.content if name in columns]
     rows = max(lines - skip_header_lines, 1)
@@ -153,62 +147,93 @@ def read_csv(path: str, compression: str, skip_header_lines: int, fields: Fields
         reason = "open_quote" if quotes % 2 else "missing_text" if users else "missing_user"
         yield _all_bad(reason, 0, rows)
         return
-    skipped: list[BadRecord] = []
+    with open_file(path, compression) as file:
+        for _ in range(skip_header_lines + 1):
+            file.readline()
+        row = 0
+        for records in _whole_records(file.read):
+            parsed = Parsed([], 1, [BadRecord("too_long", row, 0)])
+            if records is not None:
+                parsed = _parse_csv(records, columns, [users[0], contents[0]], row)
+            yield parsed
+            row += parsed.records
+
+
+def _whole_records(read: Callable[[int], bytes]) -> Iterator[bytes | None]:
+    """Pieces of whole records; None for one that is longer than MAX_RECORD_BYTES, whatever lies around it.
+
+    A record ends with the first line end before which the quotes balance.
+    """
+    held: list[bytes] = []
+    size = odd = 0  # of what is held: bytes of a record that goes on, and whether a quote is open
+    while chunk := read(RANGE_BYTES):
+        data = np.frombuffer(chunk, np.uint8)
+        quotes = np.cumsum(data == ord('"'), dtype=np.uint8) + np.uint8(odd)  # mod 256: only the last bit counts
+        ends = np.flatnonzero((data == ord("\n")) & (quotes & 1 == 0)) + 1
+        odd = int(quotes[-1]) & 1
+        first = int(ends[0]) if len(ends) else len(chunk)
+        size += first
+        if size > MAX_RECORD_BYTES:
+            held.clear()
+        elif not len(ends):
+            held.append(chunk)
+        if len(ends):
+            if size > MAX_RECORD_BYTES:
+                yield None
+            else:
+                first = 0
+            last = int(ends[-1])
+            yield b"".join([*held, chunk[first:last]])
+            held, size = [chunk[last:]], len(chunk) - last
+    if size:
+        yield b"".join(held) if size <= MAX_RECORD_BYTES else None
+
+
+def _parse_csv(records: bytes, columns: list[str], wanted: list[str], first: int) -> Parsed:
+    """Documents of some whole records.
+
+    Arrow shows a row of too few or too many values as text, and where that is no UTF-8 it gives up all rows. So such
+    records are read as Latin-1, in which every byte is a character, and their bytes are taken back. (The same where a
+    record begins with a byte order mark, which Arrow drops at the head.) A carriage return by itself would be the
+    end of a row for Arrow; it is white space here.
+    """
+    if b"\r" in records:
+        records = re.sub(rb"\r(?!\n)", b" ", records)
+    if not records.strip():
+        return Parsed()
+    plain = is_utf8(records) and not records.startswith(codecs.BOM_UTF8)
+    bad: list[BadRecord] = []
 
     def skip(row: Any) -> str:
-        skipped.append(BadRecord("bad_row", row.number or 0, 0))
+        bad.append(BadRecord("bad_row", first + (row.number or 1) - 1, 0))
         return "skip"
 
-    long = longest > _CSV_BLOCK // 2
-    with open_file(path, compression) as file:
-        short = CsvRecords(file)
-        reader = pyarrow.csv.open_csv(
-            pa.PythonFile(short if long else file, mode="r"),
-            read_options=pyarrow.csv.ReadOptions(
-                use_threads=False,
-                block_size=(MAX_RECORD_BYTES + 1 if long else _CSV_BLOCK) * (1 if utf8.valid else 2),
-                column_names=columns,
-                skip_rows=skip_header_lines + 1,
-                # Arrow gives up a file at the first row that is neither UTF-8 nor has all columns: one record would
-                # decide about all others. As Latin-1 all bytes are text, and are turned back below.
-                encoding="utf8" if utf8.valid else "latin1",
-            ),
-            parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
-            convert_options=pyarrow.csv.ConvertOptions(
-                include_columns=[users[0], contents[0]],
-                column_types={users[0]: pa.large_binary(), contents[0]: pa.large_binary()},
-                strings_can_be_null=False,
-            ),
-        )
-        done = 0
-        for batch in reader:
-            user, text = (batch.column(place) if utf8.valid else _from_latin1(batch.column(place)) for place in (0, 1))
-            parsed = read_columns([user], [text], done)
-            done += len(batch)
-            yield Parsed(parsed.blocks, parsed.records + len(skipped), parsed.bad + skipped)
-            skipped.clear()
-        if skipped:
-            yield Parsed([], len(skipped), list(skipped))
-        if short.left_out:
-            yield _all_bad("too_long", 0, short.left_out)
+    table = pyarrow.csv.read_csv(
+        pa.BufferReader(records),
+        read_options=pyarrow.csv.ReadOptions(
+            use_threads=False,
+            block_size=2 * len(records) + 1,
+            column_names=columns,
+            encoding="utf8" if plain else "latin1",
+        ),
+        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
+        convert_options=pyarrow.csv.ConvertOptions(
+            include_columns=wanted,
+            column_types=dict.fromkeys(wanted, pa.large_binary()),
+            strings_can_be_null=False,
+        ),
+    )
+    who, what = (column.combine_chunks() for column in table.columns)
+    if not plain:
+        who, what = _latin1_bytes(who), _latin1_bytes(what)
+    parsed = read_columns([who], [what], first) if len(who) else Parsed()
+    return Parsed(parsed.blocks, parsed.records + len(bad), parsed.bad + bad)
 
 
-class _Utf8:
-    """Whether bytes that come in pieces are UTF-8."""
-
-    def __init__(self) -> None:
-        self.valid, self._decoder = True, codecs.getincrementaldecoder("utf-8")()
-
-    def feed(self, chunk: bytes) -> None:
-        try:
-            if self.valid:
-                self._decoder.decode(chunk)
-        except UnicodeDecodeError:
-            self.valid = False
-
-
-def _from_latin1(column: pa.Array) -> pa.Array:
-    return pa.array([value.decode().encode("latin-1") for value in column.to_pylist()], pa.large_binary())
+def _latin1_bytes(column: pa.Array) -> pa.Array:
+    """The bytes of a file, from what Arrow made of them as Latin-1."""
+    values = column.cast(pa.large_string()).to_pylist()
+    return pa.array([value.encode("latin1") for value in values], pa.large_binary())
 
 
 def _csv_values(header: bytes) -> list[str]:

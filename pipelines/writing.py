@@ -34,9 +34,14 @@ MANIFEST_VERSION = 1
 def write_whole(path: str, data: bytes) -> None:
     """Writes under another name first: the final name appears only with all of its bytes."""
     temporary = f"{path}.{secrets.token_hex(8)}.tmp"
-    with FileSystems.create(temporary, compression_type="uncompressed") as file:
-        file.write(data)
-    FileSystems.rename([temporary], [path])
+    try:
+        with FileSystems.create(temporary, compression_type="uncompressed") as file:
+            file.write(data)
+        FileSystems.rename([temporary], [path])
+    except Exception:
+        with contextlib.suppress(Exception):  # it may not be there; the first error is the one to tell
+            FileSystems.delete([temporary])
+        raise
 
 
 def read_whole(path: str) -> bytes:

@@ -56,6 +56,10 @@ class Block:
     def nbytes(self) -> int:
         return sum(getattr(self, name).nbytes for name in self._column_names())
 
+    def __repr__(self) -> str:
+        """Nothing of the columns: Beam writes elements into its log at level DEBUG, and into some errors."""
+        return f"<{type(self).__name__}>"
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Where a runner pickles after all, the same bytes: Dataflow does it to whatever is a side input."""
         return Block.from_bytes, (self.to_bytes(),)
@@ -142,6 +146,7 @@ _BlockType = TypeVar("_BlockType", bound=type[Block])
 def register_block(cls: _BlockType) -> _BlockType:
     """Class decorator: Beam carries this block with `BlockCoder`."""
     _CLASSES[cls.__name__] = cls
+    cls.__repr__ = Block.__repr__  # type: ignore[method-assign]  # not the one that dataclasses make
     beam.coders.registry.register_coder(cls, BlockCoder)
     return cls
 

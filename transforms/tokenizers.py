@@ -160,7 +160,10 @@ class _ByRecord(Tokenizer):
             start = len(tokens)
             try:
                 tokens += [token.encode() for token in self._split(text)]
-            except Exception:  # somebody else's code, on somebody's text: counted, and its message shown to nobody
+            except (KeyboardInterrupt, GeneratorExit):
+                raise
+            except BaseException:  # somebody else's code, on somebody's text: counted, its message shown to nobody
+                # A panic in Rust code, as tokenizers have, and sys.exit are no `Exception`.
                 del tokens[start:]
                 failed += 1
             bounds.append(len(tokens))

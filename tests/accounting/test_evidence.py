@@ -69,7 +69,9 @@ def test_event_bounds_are_rarely_wrong():
 def test_fit_of_a_gaussian():
     """Two normal samples at distance 0.75: the fit finds it, and its lower bound is below it (flake rate 1e-6)."""
     random = np.random.default_rng(2)
-    fit = fit_gaussian(5 + 2 * random.normal(0.75, 1, 20_000), 5 + 2 * random.normal(0, 1, 20_000), delta=1e-7, error=1e-6)
+    fit = fit_gaussian(
+        5 + 2 * random.normal(0.75, 1, 20_000), 5 + 2 * random.normal(0, 1, 20_000), delta=1e-7, error=1e-6
+    )
     assert abs(fit.mu - 0.75) < 4.9 * math.sqrt(2 / 20_000 + 0.75**2 / 80_000)
     assert 0.69 < fit.mu_low < 0.75
     assert fit.epsilon == pytest.approx(gaussian_epsilon(1 / fit.mu, 1e-7))

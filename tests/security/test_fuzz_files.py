@@ -21,8 +21,7 @@ from helpers.fuzz import check, command, json_values, look, mutations, no_hang
 from helpers.runs import BUDGET, jsonl
 from hypothesis import strategies as st
 
-from dpngram.pipelines import lines as lines_module
-from dpngram.pipelines.lines import CsvRecords
+from dpngram.pipelines import tables
 from dpngram.pipelines.parsing import Fields, parse_jsonl, parse_text, parse_tsv
 from dpngram.pipelines.reading import InputFormat
 from dpngram.transforms.columns import binary_array
@@ -172,12 +171,11 @@ def test_fuzz_csv_records():
         if lines and not ended:
             lines[-1] = lines[-1][:-1]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(lines_module, "MAX_RECORD_BYTES", 40)
-            patch.setattr(lines_module, "_READ_BYTES", size)
-            short = CsvRecords(io.BytesIO(b"".join(lines)))
-            got = b"".join(iter(lambda: short.read(11), b""))
-        assert got == b"".join(line for line in lines if len(line) <= 40)
-        assert short.left_out == sum(len(line) > 40 for line in lines)
+            patch.setattr(tables, "MAX_RECORD_BYTES", 40)
+            patch.setattr(tables, "RANGE_BYTES", size)
+            pieces = list(tables._whole_records(io.BytesIO(b"".join(lines)).read))
+        assert b"".join(piece for piece in pieces if piece) == b"".join(line for line in lines if len(line) <= 40)
+        assert pieces.count(None) == sum(len(line) > 40 for line in lines)
 
     read()
 

@@ -1,0 +1,258 @@
+"""Places in our code that raise an error, each provoked with private content at hand."""
+
+import dataclasses
+import json
+import math
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.testing.test_stream import TestStream
+from apache_beam.transforms.trigger import AccumulationMode, AfterCount, Repeatedly
+from apache_beam.transforms.window import (
+    FixedWindows,
+    Sessions,
+    SlidingWindows,
+    TimestampedValue,
+)
+from helpers.canaries import CANARIES
+
+from dpngram.accounting import ExtractionPlan, plan_extraction
+from dpngram.pipelines import bigquery, inputs, reading, report, stream, writing
+from dpngram.pipelines import extract as program
+from dpngram.pipelines.running import beam_options, make_pipeline
+from dpngram.transforms import (
+    ExtractLevels,
+    ExtractNgrams,
+    comparison,
+    documents,
+    keyed,
+    keys,
+    levels,
+    spurious,
+    threshold,
+    tokenizers,
+    users,
+    windows,
+)
+from dpngram.transforms.checkpoints import _LoadDoFn
+from dpngram.transforms.columns import Block
+from dpngram.transforms.noise import Noise
+from dpngram.transforms.policies import make_policy
+from dpngram.transforms.rounds import Round
+from dpngram.transforms.testing import exact_plan, key_source
+
+C = CANARIES[0]
+PLAN = plan_extraction(epsilon=4, delta=1e-6, max_n=2, max_contributions=5)
+SOURCE = key_source(b"k" * 32)
+BINDING = SOURCE.binding(bytes(16))
+
+
+def blocks(*texts, solo=False):
+    rows = [text if solo else (C, text) for text in texts or (C,)]
+    found, _ = documents.collect_documents(rows, user_field="user", text_field="text", user_per_document=solo)
+    return [documents.block_posts(block, tokenizers.make_tokenizer("words"), POSTS)[0] for block in found]
+
+
+POSTS = documents.PostDigests.of(SOURCE)
+
+
+def released_level():
+    digests = SOURCE.digest("token").strings(np.array([0, len(C)]), np.frombuffer(C.encode(), np.uint8))
+    data = np.frombuffer(C.encode(), np.uint8)
+    return levels.Level.first(np.array([0, len(C)]), data, digests, np.array([3]), 0.5, 1.0)
+
+
+def disagreeing_parts():
+    policy = make_policy(PLAN, "both")
+    round_ = Round(policy, 2, 0, SOURCE.randomness)
+    draw = round_.draws(SOURCE, b"global", BINDING)
+    level = policy.finish(released_level(), levels.EMPTY_LEVEL)
+    part = threshold.ReleasedPart(
+        keys=np.zeros(0, np.uint64),
+        noisy=np.zeros(0, np.int64),
+        digests=np.zeros((0, 2), np.uint64),
+        token_offsets=np.zeros(1, np.int64),
+        token_bytes=np.frombuffer(C.encode(), np.uint8),
+        taken=np.zeros(0, np.uint64),
+        walk=np.uint64(7),
+        present=np.zeros(0, np.int64),
+        below=np.zeros(0, np.int64),
+    )
+    spurious.add_spurious([part], level, levels.EMPTY_LEVEL, round_, draw)
+
+
+def windowed(*windowing, plan=PLAN, **options):
+    pipeline = beam.Pipeline(runner="BundleBasedDirectRunner")
+    found = pipeline | beam.Create([TimestampedValue((C, C), 1)])
+    for step, one in enumerate(windowing):
+        found = found | f"W{step}" >> one
+    return found | ExtractNgrams(plan, noise_key="env:NONE", **options)
+
+
+@dataclasses.dataclass
+class _Window:
+    name: str
+
+
+def other_data(tmp):
+    reference = keys.KeyReference("file", str(tmp / "noise.key"))
+    reference.create_if_missing()
+    for text in (C, C[::-1]):
+        keys.Randomness(reference, "", "a", "s").open().bind(b"w", text.encode()[:16].ljust(16))
+
+
+def checkpoint(tmp):
+    (tmp / "block").write_bytes(C.encode() * 9)
+    load = _LoadDoFn(Round(make_policy(PLAN, "both"), 1, 0, SOURCE.randomness), str(tmp / "block"))
+    load._source = SOURCE
+    list(load.process(b"", BINDING))
+
+
+def second_window(tmp):
+    writer = writing._Writer(str(tmp), PLAN, {}, "jsonl")
+    (tmp / "manifest.json").write_text(C)
+    writer.write("", {f"n{n}": writing.empty_table(n) for n in (1, 2)}, {}, once=True)
+
+
+def finished(tmp, change):
+    """A release of somebody's in the output, then `extract` with --resume or --overwrite."""
+    manifest = {"dpngram": C, "levels": [], "plan": json.loads(PLAN.to_json()), "settings": {}, "format": "jsonl"}
+    change(manifest)
+    (tmp / "manifest.json").write_text(json.dumps(manifest))
+    (tmp / "ngrams-01.jsonl").write_text(C)
+    program._prepare_output(str(tmp), PLAN, {}, "jsonl", overwrite=False, resume="resume" in manifest)
+
+
+def changed_tokenizer(tmp):
+    from tokenizers import Tokenizer, models
+
+    path = tmp / "tokenizer.json"
+    Tokenizer(models.WordLevel({C: 0}, unk_token=C)).save(str(path))
+    made = tokenizers.HuggingFaceTokenizer(str(path))
+    path.write_text(path.read_text() + " ")
+    tokenizers._load_hugging_face(str(path), made.digest)
+
+
+def many_grams(monkeypatch):
+    monkeypatch.setattr(levels, "MAX_ROWS", 1)
+    released_level().extend(np.arange(3, dtype=np.uint64), np.arange(3), 0.5, 1.0, "single")
+
+
+def long_shard(monkeypatch):
+    piece = blocks(C)[0]
+    vast = dataclasses.replace(piece, lengths=np.full(len(piece), (1 << 31) - 1, np.int32))
+    monkeypatch.setattr(users, "concatenate_posts", lambda pieces: pieces[0])
+    users.group_users([vast], solo=False, source=SOURCE)
+
+
+def secret(monkeypatch):
+    from google.cloud import secretmanager
+
+    def client():
+        raise RuntimeError(C)
+
+    monkeypatch.setattr(secretmanager, "SecretManagerServiceClient", client)
+    keys._read_secret(f"projects/{id(monkeypatch)}")
+
+
+def key_file(tmp, content):
+    (tmp / "bad.key").write_bytes(content)
+    keys.KeyReference("file", str(tmp / "bad.key")).load()
+
+
+def text_file(tmp):
+    (tmp / "file").write_text(C)
+    return str(tmp / "file")
+
+
+def damage(tmp):
+    """A failure of the filesystem is passed on, and the runner tries again."""
+    extent = reading.ByteRange(str(tmp / "gone.jsonl"), 0, 10, CompressionTypes.UNCOMPRESSED)
+    list(reading.InputFormat(name="jsonl").read(extent))
+
+
+def plus_without_budget():
+    block = users.group_users(blocks(C), solo=False, source=SOURCE)
+    make_policy(PLAN, "both").allow(block, Round(make_policy(PLAN, "both"), 2, 0, SOURCE.randomness))
+
+
+def unlike(change):
+    stored = json.loads(PLAN.to_json())
+    change(stored)
+    return ExtractionPlan.from_json(json.dumps(stored))
+
+
+STREAM = TestStream().advance_watermark_to_infinity()
+EARLY = {"trigger": Repeatedly(AfterCount(1)), "accumulation_mode": AccumulationMode.DISCARDING}
+# What is provoked, with private content at hand: (name of the case, f(tmp_path, monkeypatch)).
+SITES = {
+    "no variable": lambda t, m: keys.KeyReference("env", "NOT_SET").load(),
+    "no key file": lambda t, m: keys.KeyReference("file", str(t / "none")).load(),
+    "no place for a key": lambda t, m: keys.KeyReference("file", str(t / "no" / "k")).create_if_missing(),
+    "a key that is text": lambda t, m: key_file(t, C.encode()),
+    "a key in hex": lambda t, m: key_file(t, (C * 9).encode()[:64]),
+    "an empty reference": lambda t, m: keys.KeyReference.parse("env:"),
+    "a key used before": lambda t, m: other_data(t),
+    "a secret": lambda t, m: secret(m),
+    "another key": lambda t, m: users.group_users(blocks(C), solo=False, source=key_source(b"o" * 32)),
+    "another checkpoint": lambda t, m: checkpoint(t),
+    "no block": lambda t, m: Block.from_bytes(C.encode()),
+    "no users": lambda t, m: users.group_users(blocks(C, solo=True), solo=False, source=SOURCE),
+    "a long shard": lambda t, m: long_shard(m),
+    "no user": lambda t, m: documents.read_fields((None, C), "user", "text", False),
+    "no text": lambda t, m: documents.read_fields((C, {C}), "user", "text", False),
+    "no token": lambda t, m: documents._token_bytes({C: C}),
+    "time of a message": lambda t, m: stream._seconds(True),
+    "a custom window": lambda t, m: windows.window_name(_Window(C)),
+    "a block for windows": lambda t, m: list(
+        windows._ByUserDoFn(FixedWindows(5), SOURCE.randomness, {}).process(
+            documents.DocumentBlock.from_texts(pa.array([C]), pa.array([C])), 0, None
+        )
+    ),
+    "session windows": lambda t, m: windowed(beam.WindowInto(Sessions(5))),
+    "triggers": lambda t, m: windowed(beam.WindowInto(FixedWindows(5), **EARLY)),
+    "lateness": lambda t, m: windowed(beam.WindowInto(FixedWindows(5), allowed_lateness=5)),
+    "an endless window": lambda t, m: beam.Pipeline() | STREAM | ExtractNgrams(PLAN),
+    "too few windows": lambda t, m: windowed(beam.WindowInto(SlidingWindows(9, 3)), bound_windows=True),
+    "checkpoints in windows": lambda t, m: windowed(beam.WindowInto(FixedWindows(5)), checkpoints=str(t)),
+    "checkpoints without a key": lambda t, m: ExtractLevels(PLAN, checkpoints=str(t)),
+    "no plan": lambda t, m: ExtractLevels(C),
+    "sentences of users": lambda t, m: ExtractLevels(PLAN, sentences=True, user_per_document=True),
+    "no runs": lambda t, m: comparison.CompareSystems([]),
+    "other zero cells": lambda t, m: disagreeing_parts(),
+    "too many grams": lambda t, m: many_grams(m),
+    "no budget": lambda t, m: plus_without_budget(),
+    "a vast string": lambda t, m: SOURCE.digest("user").strings(
+        np.array([0, 1 << 33]), np.frombuffer(C.encode(), "u1")
+    ),
+    "a vast count": lambda t, m: keyed.binomial(SOURCE.digest("user").words(np.zeros(1, "u8"), 0), 1 << 31, 0.5),
+    "vast noise": lambda t, m: Noise(math.inf),
+    "a tokenizer of text": lambda t, m: tokenizers.HuggingFaceTokenizer(text_file(t)),
+    "a changed tokenizer": lambda t, m: changed_tokenizer(t),
+    "no privacy": lambda t, m: writing._Writer(str(t), exact_plan(max_n=1, threshold=1.0), {}, "jsonl"),
+    "a window twice": lambda t, m: second_window(t),
+    "another manifest": lambda t, m: finished(t, lambda found: found.clear()),
+    "files in the output": lambda t, m: finished(t, lambda found: None),
+    "another plan": lambda t, m: finished(t, lambda found: found.update(resume=C, plan=C)),
+    "a broken release": lambda t, m: finished(
+        t, lambda found: found.update(resume=C, levels=[{"file": "ngrams-01.jsonl", "sha256": C}])
+    ),
+    "the output is a file": lambda t, m: program._prepare_output(
+        text_file(t), PLAN, {}, "jsonl", overwrite=False, resume=False
+    ),
+    "a plan in a manifest": lambda t, m: report._plan({"plan": {}}),
+    "a plan that is text": lambda t, m: ExtractionPlan.from_json(C),
+    "a plan that is a list": lambda t, m: ExtractionPlan.from_json(json.dumps([C])),
+    "levels that are none": lambda t, m: unlike(lambda stored: stored.update(levels=C)),
+    "levels out of order": lambda t, m: unlike(lambda stored: stored["levels"].reverse()),
+    "no files": lambda t, m: inputs._input_bytes([str(t / "*.none")]),
+    "a directory with files": lambda t, m: (text_file(t), inputs.new_directory("bad_records", str(t))),
+    "a directory that is a file": lambda t, m: inputs.new_directory("bad_records", text_file(t)),
+    "too many bad records": lambda t, m: list(reading._CheckDoFn(0.0).process((0, (9, 5)))),
+    "a file that is gone": lambda t, m: damage(t),
+    "no table": lambda t, m: bigquery.check_table("input", "no table"),
+    "no flag": lambda t, m: beam_options(["--no_such_flag"]),
+    "a runner that drops": lambda t, m: make_pipeline(beam_options(["--runner=DaskRunner"]), 0),
+}

@@ -67,7 +67,7 @@ PLANS = (
                 "return float(_raise(candidates.max() - sigma))",
             ),
         ),
-        tests=("tests/accounting/test_thresholds.py::test_first_level_threshold_is_safe_and_precise",),
+        tests=("tests/accounting/test_thresholds.py::test_known_point",),
         audited=True,
     ),
     Mutant(

@@ -19,7 +19,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+if __name__ == "__main__":  # the list is `mutants.mutants`, not the module beside this script
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from mutants.mutant import ROOT, Mutant, apply_edits
 from mutants.mutants import MUTANTS

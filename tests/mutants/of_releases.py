@@ -61,7 +61,7 @@ RELEASES = (
                 "return np.flatnonzero(weight >= half)",
             ),
         ),
-        tests=(_REFERENCE,),
+        tests=(f"{_NOISE}::test_cells_that_noise_carries_over_the_threshold_are_all_looked_at",),
     ),
     Mutant(
         name="pruning_with_an_unnoised_set",

@@ -56,6 +56,22 @@ def test_noisy_weights_are_sums_of_integers():
     assert stats.kstest(noisy * noise.grid / 2.5, "norm").pvalue > 1e-4
 
 
+def test_cells_that_noise_carries_over_the_threshold_are_all_looked_at():
+    """The short cut for light cells leaves out none that reach the threshold, and most of those that do not."""
+    words = Prf(b"l" * 32).words(np.arange(200_000, dtype=np.uint64), 0)
+    for sigma, rho in [(2.5, 6.0), (1.0, 4.5), (40.0, 90.0), (3.0, 1.0)]:
+        noise = Noise(sigma)
+        least = noise.least(rho)
+        for weight in (0, 1, int(rho / 4 * UNIT), int(rho / 2 * UNIT), int(rho * UNIT)):
+            weights = np.full(len(words), weight)
+            reached = np.flatnonzero(noise.noisy(weights, words) >= least)
+            looked_at = noise.likely(weights, words, least)
+            assert np.isin(reached, looked_at).all()
+            assert len(reached) > 0 or rho / sigma > 4
+        few = len(noise.likely(np.zeros(len(words), np.int64), words, least))
+        assert few < 0.2 * len(words) or rho / sigma < 2
+
+
 def test_an_infinite_threshold_releases_nothing():
     noise = Noise(1.0)
     assert noise.zero_probability(noise.least(math.inf)) == 0.0

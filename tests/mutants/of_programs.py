@@ -108,18 +108,6 @@ PROGRAMS = (
         tests=("tests/pipelines/test_hostile.py::test_checkpoints_of_another_run_stop_it[env]",),
     ),
     Mutant(
-        name="checkpoints_left_behind",
-        why="A finished run leaves its checkpoints, among them sets of rounds that the release does not show apart.",
-        edits=(
-            Edit(
-                "pipelines/extract.py",
-                "                result.wait_until_finish()\n        _drop_checkpoints(flags.output)\n",
-                "                result.wait_until_finish()\n",
-            ),
-        ),
-        tests=("tests/pipelines/test_hostile.py::test_overwrite_and_resume",),
-    ),
-    Mutant(
         name="key_beside_the_windows",
         why="The key of a stream may lie in the output: beside it are names of all windows that had data.",
         edits=(

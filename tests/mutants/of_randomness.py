@@ -72,14 +72,13 @@ RANDOMNESS = (
     ),
     Mutant(
         name="window_left_out_of_the_key",
-        why="Windows with the same content share their noise; the one place where they do not differ in content "
-        "is told.",
+        why="Windows with the same content give the same bytes, and others do not: an equality test that nothing pays for.",
         edits=(Edit(_KEYS, _DERIVE, 'derive_key(self._master, "run", *self._names, fingerprint)'),),
         tests=_DIFFER,
     ),
     Mutant(
         name="application_left_out_of_the_key",
-        why="Two applications in one graph share their noise: their difference is exact.",
+        why="Two places in a graph give the same bytes if and only if they saw the same data: an equality test.",
         edits=(
             Edit(
                 _KEYS, _DERIVE, 'derive_key(self._master, "run", *self._names[:2], self._names[3], window, fingerprint)'
@@ -89,7 +88,7 @@ RANDOMNESS = (
     ),
     Mutant(
         name="release_label_left_out_of_the_key",
-        why="A second release of the same data under another label and plan shares its noise with the first.",
+        why="A new release under a new label gives the old bytes if and only if the data are the same: an equality test.",
         edits=(
             Edit(
                 _KEYS, _DERIVE, 'derive_key(self._master, "run", self._names[0], *self._names[2:], window, fingerprint)'
@@ -136,7 +135,7 @@ RANDOMNESS = (
     ),
     Mutant(
         name="all_windows_draw_alike",
-        why="The graph names every window the same: equal text in two windows gets equal noise.",
+        why="The graph names every window the same: two windows with the same content give the same bytes, which tells so.",
         edits=(
             Edit(
                 "transforms/rounds.py",

@@ -252,7 +252,7 @@ RELEASES = (
             Edit(
                 "transforms/windows.py",
                 "(GlobalWindows, FixedWindows, SlidingWindows):",
-                "(GlobalWindows, FixedWindows, SlidingWindows, *WindowFn.__subclasses__()) and windows is None:",
+                "(GlobalWindows, FixedWindows, SlidingWindows) and windows is None:",
             ),
         ),
         tests=("tests/transforms/test_windows.py::test_refused",),

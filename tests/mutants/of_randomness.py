@@ -72,7 +72,8 @@ RANDOMNESS = (
     ),
     Mutant(
         name="window_left_out_of_the_key",
-        why="Windows with the same content give the same bytes, and others do not: an equality test that nothing pays for.",
+        why="Windows with the same content give the same bytes, and others do not: an equality test that nothing "
+        "pays for.",
         edits=(Edit(_KEYS, _DERIVE, 'derive_key(self._master, "run", *self._names, fingerprint)'),),
         tests=_DIFFER,
     ),
@@ -88,7 +89,8 @@ RANDOMNESS = (
     ),
     Mutant(
         name="release_label_left_out_of_the_key",
-        why="A new release under a new label gives the old bytes if and only if the data are the same: an equality test.",
+        why="A new release under a new label gives the old bytes if and only if the data are the same: an "
+        "equality test.",
         edits=(
             Edit(
                 _KEYS, _DERIVE, 'derive_key(self._master, "run", self._names[0], *self._names[2:], window, fingerprint)'
@@ -135,7 +137,8 @@ RANDOMNESS = (
     ),
     Mutant(
         name="all_windows_draw_alike",
-        why="The graph names every window the same: two windows with the same content give the same bytes, which tells so.",
+        why="The graph names every window the same: two windows with the same content give the same bytes, which "
+        "tells so.",
         edits=(
             Edit(
                 "transforms/rounds.py",

@@ -5,14 +5,12 @@ sees to it.
 """
 
 import base64
-import bz2
 import json
 import os
 import re
 import socket
 import subprocess
 import sys
-import zlib
 from pathlib import Path
 
 import apache_beam as beam
@@ -21,6 +19,7 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from apache_beam.runners.pipeline_context import PipelineContext
 from apache_beam.runners.portability.stager import Stager
 from apache_beam.transforms.window import FixedWindows
+from helpers.payloads import opened
 from helpers.runs import extract
 
 from dpngram.accounting import ParameterError, plan_extraction
@@ -116,16 +115,8 @@ def request_of(job):
 
 
 def everything(job):
-    """All bytes of a job, and what its pickled parts hold: Beam compresses them, so a plain search would be blind."""
-    sent = job.proto_pipeline.SerializeToString() + request_of(job)
-    parts = [sent]
-    for packed in re.findall(rb"[A-Za-z0-9+/]{40,}={0,2}", sent):
-        try:
-            raw = base64.b64decode(packed + b"=" * (-len(packed) % 4))
-            parts.append(bz2.decompress(raw) if raw[:3] == b"BZh" else zlib.decompress(raw))
-        except (ValueError, OSError, zlib.error):
-            continue
-    return parts
+    """All bytes of a job, and what its pickled parts hold."""
+    return opened(job.proto_pipeline.SerializeToString() + request_of(job))
 
 
 def test_the_jobs_are_whole(batch, streaming):

@@ -146,6 +146,20 @@ def test_the_bound_is_on_with_one_window(tmp_path):
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["1970-01-01T00-00-00Z--1970-01-01T00-01-00Z"]
 
 
+def test_the_program_bounds_windows(tmp_path, monkeypatch):
+    """Also with one window, where a graph of one's own would have to ask for it."""
+    given = {}
+
+    def stop(_plan, **arguments):
+        given.update(arguments)
+        raise ParameterError("test must end here.")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("dpngram.pipelines.stream.ExtractLevels", stop)
+    assert stream(tmp_path) == 2
+    assert given["bound_windows"] is True
+
+
 def test_a_window_is_not_released_twice(tmp_path):
     """With other noise it would be a second release; with the same, it is the same."""
     posts = [(30, row) for row in small_corpus(200)]

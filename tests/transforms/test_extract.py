@@ -10,10 +10,13 @@ from apache_beam.runners.pipeline_context import PipelineContext
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
+from helpers.payloads import opened
 
 from dpngram.accounting import ParameterError, plan_extraction
 from dpngram.transforms import ExtractLevels, ExtractNgrams, GramTable, Ngram
-from dpngram.transforms.documents import collect_documents
+from dpngram.transforms.documents import block_posts, collect_documents
+from dpngram.transforms.keys import settings_digest
+from dpngram.transforms.posts import PostDigests
 from dpngram.transforms.testing import exact_plan, extract_in_memory, key_source
 from dpngram.transforms.tokenizers import make_tokenizer
 
@@ -26,6 +29,7 @@ class Post(typing.NamedTuple):
 BUDGET = {"epsilon": 20, "delta": 0.1, "max_n": 3, "max_contributions": 12, "eta": 0.1}
 PLANS = {policy: plan_extraction(policy=policy, **BUDGET) for policy in ("paper", "plus")}
 PLAN = PLANS["paper"]
+OTHER_BUDGETS = {"epsilon": 21, "delta": 0.2, "max_n": 2, "max_contributions": 13, "eta": 0.2, "windows": 2}
 
 
 def corpus(users=200, seed=0):
@@ -137,6 +141,41 @@ def test_a_key_used_for_other_data_is_refused(collect):
     with pytest.raises(Exception, match="already used for this release label with other data"):
         collect(documents, tokenizer="whitespace")
     assert collect(documents[1:], release="another")
+
+
+def test_everything_that_decides_is_in_the_settings():
+    """Whatever changes the histogram changes the digest that all keys are derived from; what does not, does not."""
+    base = {"tokenizer": "words", "pruning": "both", "sentences": False}
+
+    def digest(plan=PLAN, **changes):
+        return settings_digest(ExtractNgrams(plan, **{**base, **changes}).settings())
+
+    digests = [
+        digest(),
+        digest(PLANS["plus"]),
+        *(digest(plan_extraction(policy="paper", **{**BUDGET, name: value})) for name, value in OTHER_BUDGETS.items()),
+        digest(tokenizer="whitespace"),
+        digest(tokenizer="regex:a+"),
+        digest(tokenizer="regex:b+"),
+        digest(sentences=True),
+        digest(pruning="single"),
+        digest(user_per_document=True),
+    ]
+    assert len(set(digests)) == len(digests)
+    assert digest(shards=7, user_field="author", text_field="body") == digest()
+
+
+def test_users_are_told_apart_by_their_bytes():
+    """No id is trimmed, folded or normalised: two people would share a budget, and each decide about the other."""
+    ids = ["ann", "Ann", " ann", "ann ", "ann\0", "\xe5nn", "a\u030ann", "7", "07"]
+    blocks, bad = collect_documents(
+        [(user, "a b") for user in ids] * 2, user_field="user", text_field="text", user_per_document=False
+    )
+    assert bad == 0
+    posts, _ = block_posts(blocks[0], make_tokenizer("words"), PostDigests.of(key_source(b"i" * 32)))
+    names = [tuple(name) for name in posts.user.tolist()]
+    assert len(set(names)) == len(ids)
+    assert names[: len(ids)] == names[len(ids) :]
 
 
 def test_documents_that_cannot_be_used_are_left_out(collect_paper):
@@ -264,9 +303,9 @@ def test_labels_and_secrets_of_the_graph(collect):
             assert f"ExtractNgrams/Level{level.n}/{step}ClipAndWeight" in names
     assert "ExtractNgrams/Level2/ValidityFilter" in names
     assert "ExtractNgrams/Level3/AddSpuriousGrams" in names
-    raw = proto.SerializeToString()
-    assert key not in raw
-    assert key.hex().encode() not in raw
+    parts = opened(proto.SerializeToString())
+    assert any(b"noise.key" in part for part in parts[1:])  # the search does look inside the pickled steps
+    assert not any(key in part or key.hex().encode() in part for part in parts)
     # Every block travels by its own coder.
     coders = PipelineContext(proto.components).coders
     seen = 0

@@ -66,7 +66,7 @@ def test_derived_keys_do_not_confuse_their_names():
 
 def test_uniform_keeps_its_precision_near_zero():
     words = np.array([[0, 0], [0, 1], [1, 0], [2**64 - 1, 2**64 - 1]], np.uint64)
-    assert uniform(words).tolist() == pytest.approx([2.0**-129, 1.5 * 2.0**-128, 2.0**-64, 1.0])
+    assert uniform(words).tolist() == pytest.approx([2.0**-129, 1.5 * 2.0**-128, 2.0**-64, 1.0], rel=1e-15, abs=0)
 
 
 def test_normal_is_symmetric_and_finite():

@@ -9,6 +9,7 @@ import pytest
 from scipy import special, stats
 
 from dpngram.transforms.columns import split_binary
+from dpngram.transforms.cut import Cut
 from dpngram.transforms.keyed import Prf
 from dpngram.transforms.levels import EMPTY_LEVEL, Level
 from dpngram.transforms.noise import UNIT, Noise, weight_table
@@ -42,7 +43,7 @@ def test_threshold_is_raised_to_the_grid():
         steps = noise.least(rho)
         least = Fraction(steps * noise.step, UNIT)
         assert Fraction(rho) <= least < Fraction(rho) + Fraction(noise.step, UNIT)
-        assert noise.step <= sigma * UNIT / 2**14
+        assert sigma * UNIT / 2**14 - 1 < noise.step <= sigma * UNIT / 2**14
         assert noise.zero_probability(steps) == pytest.approx(float(special.ndtr(-float(least) / sigma)), rel=1e-12)
 
 
@@ -53,6 +54,22 @@ def test_noisy_weights_are_sums_of_integers():
     shift = 7 * noise.step
     assert (noise.noisy(np.full(10_000, shift), words) == noisy + 7).all()
     assert stats.kstest(noisy * noise.grid / 2.5, "norm").pvalue > 1e-4
+
+
+def test_cells_that_noise_carries_over_the_threshold_are_all_looked_at():
+    """The short cut for light cells leaves out none that reach the threshold, and most of those that do not."""
+    words = Prf(b"l" * 32).words(np.arange(200_000, dtype=np.uint64), 0)
+    for sigma, rho in [(2.5, 6.0), (1.0, 4.5), (40.0, 90.0), (3.0, 1.0)]:
+        noise = Noise(sigma)
+        least = noise.least(rho)
+        for weight in (0, 1, int(rho / 4 * UNIT), int(rho / 2 * UNIT), int(rho * UNIT)):
+            weights = np.full(len(words), weight)
+            reached = np.flatnonzero(noise.noisy(weights, words) >= least)
+            looked_at = noise.likely(weights, words, least)
+            assert np.isin(reached, looked_at).all()
+            assert len(reached) > 0 or rho / sigma > 4
+        few = len(noise.likely(np.zeros(len(words), np.int64), words, least))
+        assert few < 0.2 * len(words) or rho / sigma < 2
 
 
 def test_an_infinite_threshold_releases_nothing():
@@ -93,3 +110,36 @@ def test_walk_of_extreme_probabilities():
     assert len(draw(EMPTY_LEVEL, 0.5, Prf(b"a" * 32))) == 0
     assert len(draw(level, 0.999999, Prf(b"a" * 32))) == 25
     assert len(draw(first_level(3000), 1e-30, Prf(b"a" * 32), "single")) == 0
+
+
+def test_zero_cells_follow_the_law_of_noise():
+    """Of 90,000 zero cells as many reach the threshold as noise would carry there, with the weights that it would give.
+
+    Flake rate below 1e-6 for each, if the keys were random; they are fixed, so the outcome is too.
+    """
+    noise, level = Noise(2.0), first_level(300)
+    cut = Cut.fixed(noise, Strata(level, "both"), 3.0)
+    p = float(special.ndtr(-float(cut.floor[0]) * noise.grid / noise.sigma))
+    keys, stratum = cut.zero_cells(Prf(b"z" * 32))
+    assert abs(len(keys) - 90_000 * p) < stats.norm.isf(5e-7) * math.sqrt(90_000 * p * (1 - p))
+    steps = noise.zero_cells(Prf(b"w" * 32).words(keys, 0), cut.floor[stratum])
+    assert (steps >= cut.floor[0]).all()
+    assert stats.kstest(stats.norm.sf((steps + 0.5) * noise.grid / noise.sigma) / p, "uniform").pvalue > 1e-6
+
+
+def test_zero_cells_below_nought_are_binomial():
+    """Of 42 zero cells under the floor each is below 0 with (1/2) / (1 - Phi(-floor)); chi-square over 3,000 strata.
+
+    The key is fixed, so the outcome is too; with a random one the flake rate would be 1e-6.
+    """
+    noise, strata = Noise(2.0), 3000
+    floor = np.full(strata, noise.least(1.0))
+    cut = Cut(noise=noise, strata=Strata(EMPTY_LEVEL, "both"), size=np.full(strata, 60), floor=floor)
+    below = cut.zeros_below(np.full(strata, 10), np.full(strata, 8), Prf(b"b" * 32))
+    chance = 0.5 / special.ndtr(floor[0] * noise.grid / noise.sigma)
+    bounds = stats.binom.ppf([0.05, 0.2, 0.4, 0.6, 0.8, 0.95], 42, chance)
+    expected = strata * np.diff([0.0, *stats.binom.cdf(bounds, 42, chance), 1.0])
+    observed = np.bincount(np.searchsorted(bounds, below), minlength=len(bounds) + 1)
+    assert ((observed - expected) ** 2 / expected).sum() < stats.chi2.isf(1e-6, len(bounds))
+    larger = Cut(noise=noise, strata=cut.strata, size=np.array([2**30 + 1]), floor=floor[:1])
+    assert larger.zeros_below(np.zeros(1, np.int64), np.zeros(1, np.int64), Prf(b"b" * 32)).tolist() == [0]

@@ -22,12 +22,12 @@ from apache_beam.transforms.window import (
     SlidingWindows,
     TimestampedValue,
 )
-from apache_beam.utils.timestamp import MIN_TIMESTAMP
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
 from dpngram.accounting import ParameterError
 from dpngram.transforms import ExtractNgrams
-from dpngram.transforms.testing import exact_plan
-from dpngram.transforms.windows import admit, earliest
+from dpngram.transforms.testing import exact_plan, key_source
+from dpngram.transforms.windows import _ByUserDoFn, admit, earliest
 
 USERS = [f"u{number}" for number in range(4)]
 HELD_BY_THREE = exact_plan(max_n=2, threshold=1.2)  # a user gives each of six words 0.41, of two words 0.71
@@ -255,3 +255,19 @@ def test_admission():
         assert earliest(order, 3) == {1, 2, 3}
         assert earliest(order, 4) == {1, 2, 3}  # two more windows at a time, or none
         assert earliest(order, 5) == {1, 2, 3, 5, 6}
+
+
+def test_keys_of_the_bound_name_nobody(monkeypatch):
+    """Users are grouped over all windows by a keyed name, never by their id: runners show keys."""
+    monkeypatch.setenv("unused", "ab" * 32)
+    fields = {"user_field": "user", "text_field": "text", "user_per_document": False}
+    step = _ByUserDoFn(FixedWindows(10), key_source(b"n" * 32).randomness, fields)
+    step.setup()
+    keys = []
+    for time, user in ((5, "somebody"), (15, "somebody"), (5, "else"), (5, b"else")):
+        window = IntervalWindow(time - 5, time + 5)
+        ((key, (micros, document)),) = step.process((user, "a b"), Timestamp(time), window)
+        assert (micros, document[1]) == (time * 10**6, "a b")
+        keys.append(key)
+    assert keys[0] == keys[1] != keys[2] == keys[3]
+    assert all(len(key) == 16 and b"some" not in key and b"else" not in key for key in keys)

@@ -1,0 +1,147 @@
+"""Mutants of the programs: what is written, printed or accepted."""
+
+from mutants.mutant import Edit, Mutant
+
+__all__ = ["PROGRAMS"]
+
+PROGRAMS = (
+    Mutant(
+        name="manifest_for_a_window_without_a_release",
+        why="A window in which nothing passed gets a directory and a manifest: it tells that somebody was there.",
+        edits=(
+            Edit(
+                "transforms/spurious.py", "        if len(first):\n            yield first\n", "        yield first\n"
+            ),
+        ),
+        tests=("tests/pipelines/test_stream.py::test_a_directory_for_each_window_with_a_release",),
+    ),
+    Mutant(
+        name="a_window_written_twice",
+        why="A restarted stream replaces a window's release by one with other noise: whoever kept the first has two.",
+        edits=(
+            Edit(
+                "pipelines/writing.py",
+                "        if once and FileSystems.exists(path) and",
+                "        if once and not path and",
+            ),
+        ),
+        tests=("tests/pipelines/test_stream.py::test_a_window_is_not_released_twice",),
+    ),
+    Mutant(
+        name="manifest_first",
+        why="A run that dies while writing looks finished, and the rerun that somebody starts is a second release.",
+        edits=(
+            Edit(
+                "pipelines/writing.py",
+                "for file, data in contents.items():",
+                "for file, data in sorted(contents.items()):",
+            ),
+        ),
+        tests=("tests/pipelines/test_extract.py::test_the_manifest_is_written_last",),
+    ),
+    Mutant(
+        name="records_in_the_manifest",
+        why="The manifest has the exact number of records: one user more or less can be seen.",
+        edits=(
+            Edit(
+                "pipelines/operator.py",
+                "    write_whole(FileSystems.join(directory, OPERATOR_NOTES),",
+                '    path = FileSystems.join(directory, "manifest.json")\n'
+                "    with FileSystems.open(path) as file:\n"
+                '        manifest = {**json.loads(file.read()), "records": counters.get("records")}\n'
+                "    write_whole(path, json.dumps(manifest, indent=2).encode())\n"
+                "    write_whole(FileSystems.join(directory, OPERATOR_NOTES),",
+            ),
+        ),
+        tests=("tests/pipelines/test_extract.py::test_an_empty_input_looks_like_one_in_which_nothing_passed",),
+    ),
+    Mutant(
+        name="plans_without_privacy_written",
+        why="A plan for experiments, which has no noise, can be written as a release with a guarantee.",
+        edits=(
+            Edit(
+                "pipelines/writing.py", "        if type(plan) is not ExtractionPlan:\n", "        if plan is None:\n"
+            ),
+        ),
+        tests=("tests/pipelines/test_stream.py::test_plans_without_privacy_are_refused",),
+    ),
+    Mutant(
+        name="bad_records_quoted",
+        why="The reason of a bad record, which goes into lists and names of counters, quotes the record.",
+        edits=(
+            Edit(
+                "pipelines/parsing.py",
+                "    return BadRecord(reason, record[0], len(record[1]))\n",
+                '    return BadRecord(f"{reason} {record[1]!r}", record[0], len(record[1]))\n',
+            ),
+        ),
+        tests=("tests/pipelines/test_hostile.py::test_two_thousand_hostile_lines",),
+    ),
+    Mutant(
+        name="errors_quote_the_data",
+        why="The line that a failed run prints has the text of somebody else's exception, which may quote a user.",
+        edits=(Edit("pipelines/running.py", "({kind[-1] if kind else type(error).__name__})", "({text[-300:]!r})"),),
+        tests=("tests/pipelines/test_extract.py::test_a_run_that_dies_shows_the_step_and_no_more",),
+    ),
+    Mutant(
+        name="checkpoints_without_a_mac",
+        why="A run goes on from checkpoints of other data or another key: two releases are mixed, and one is not "
+        "paid for.",
+        edits=(
+            Edit(
+                "transforms/checkpoints.py", "        if not hmac.compare_digest(mac, ", "        if len(mac) != len("
+            ),
+        ),
+        tests=("tests/pipelines/test_hostile.py::test_checkpoints_of_another_run_stop_it[key]",),
+    ),
+    Mutant(
+        name="checkpoints_of_other_data",
+        why="The MAC of a checkpoint does not cover the content: with a key that has no record, a run on other "
+        "data goes on from it.",
+        edits=(
+            Edit(
+                "transforms/keys.py",
+                "*self._names, name, binding[:16], hashlib.sha256(data).digest())",
+                "*self._names, name, hashlib.sha256(data).digest())",
+            ),
+        ),
+        tests=("tests/pipelines/test_hostile.py::test_checkpoints_of_another_run_stop_it[env]",),
+    ),
+    Mutant(
+        name="key_beside_the_windows",
+        why="The key of a stream may lie in the output: beside it are names of all windows that had data.",
+        edits=(
+            Edit(
+                "pipelines/stream.py",
+                '    if key.scheme == "file" and key.location.startswith(output.rstrip("/") + "/"):\n',
+                "    if not output:\n",
+            ),
+        ),
+        tests=("tests/pipelines/test_stream.py::test_one_line_and_status_2",),
+    ),
+    Mutant(
+        name="stream_without_a_bound",
+        why="`dpngram stream` with the default of one window leaves users in all windows; its guarantee says "
+        "otherwise.",
+        edits=(Edit("pipelines/stream.py", "            bound_windows=True,\n", ""),),
+        tests=("tests/pipelines/test_stream.py::test_the_program_bounds_windows",),
+    ),
+    Mutant(
+        name="exact_counts_without_asking",
+        why="K-anonymity and statistics of the data are computed and written though nobody asked: they are exact.",
+        edits=(Edit("pipelines/compare.py", "    if not reveal:\n", "    if not reveal and given is not None:\n"),),
+        tests=("tests/pipelines/test_compare.py::test_nothing_exact_without_asking",),
+    ),
+    Mutant(
+        name="budgets_of_repeats_forgotten",
+        why="A comparison states the budget of one repeat, and spends that of all.",
+        edits=(
+            Edit(
+                "pipelines/systems.py",
+                "return self.repeats * math.fsum(row.epsilon_spent for row in self.rows)",
+                "return math.fsum(row.epsilon_spent for row in self.rows)",
+            ),
+        ),
+        tests=("tests/pipelines/test_compare.py::test_the_sum_of_all_budgets_is_told",),
+    ),
+)

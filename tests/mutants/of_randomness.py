@@ -1,0 +1,293 @@
+"""Mutants of the keyed draws: noise that is drawn again, shared, repeated or known."""
+
+from mutants.mutant import Edit, Mutant
+
+__all__ = ["RANDOMNESS"]
+
+_KEYS = "transforms/keys.py"
+_KEYS_TESTS = "tests/transforms/test_keys.py"
+_REFERENCE = "tests/transforms/test_reference.py::test_released_grams_are_identical[0-both]"
+_DERIVE = 'derive_key(self._master, "run", *self._names, window, fingerprint)'
+_SUBKEY = 'derive_key(run, "draw", purpose, level, round_number)'
+_DIFFER = (f"{_KEYS_TESTS}::test_draws_differ_in_every_name",)
+
+RANDOMNESS = (
+    Mutant(
+        name="noise_drawn_again_on_retry",
+        why="Noise comes from the system and not from the name of the cell: a bundle that runs twice is two releases, "
+        "and their mean has less noise than the plan says.",
+        edits=(
+            Edit(
+                "transforms/threshold.py",
+                "    words = prf.encrypt(cells.digests) if cells.has_digests else prf.words(cells.keys, 0)\n",
+                "    words = np.frombuffer(__import__('os').urandom(16 * len(cells)), np.uint64).reshape(-1, 2)\n",
+            ),
+        ),
+        tests=(_REFERENCE,),
+    ),
+    Mutant(
+        name="noise_of_a_shard",
+        why="Noise depends on how many cells the shard has: cut otherwise, the same data give a second release.",
+        edits=(
+            Edit(
+                "transforms/threshold.py", "else prf.words(cells.keys, 0)\n", "else prf.words(cells.keys, len(cells))\n"
+            ),
+        ),
+        tests=(_REFERENCE,),
+    ),
+    Mutant(
+        name="same_key_on_changed_data",
+        why="A key that made one release makes another from other data: two releases that are equal tell that the data "
+        "are, and nothing pays for that.",
+        edits=(
+            Edit(_KEYS, "        if not hmac.compare_digest(stored, content.encode()):\n", "        if not stored:\n"),
+        ),
+        tests=(f"{_KEYS_TESTS}::test_one_key_one_release",),
+    ),
+    Mutant(
+        name="use_of_a_key_not_recorded",
+        why="Nothing remembers what a key was used for, so nothing refuses a second use.",
+        edits=(Edit(_KEYS, "        self._reference.remember(use, content)\n", ""),),
+        tests=(f"{_KEYS_TESTS}::test_one_key_one_release",),
+    ),
+    Mutant(
+        name="settings_not_in_the_record_of_a_key",
+        why="The record of a key's use holds the content only: the same data with other parameters under one "
+        "label are a "
+        "second release that is not refused.",
+        edits=(
+            Edit(
+                _KEYS,
+                'derive_key(self._master, "content", *self._names, window, fingerprint)',
+                'derive_key(self._master, "content", window, fingerprint)',
+            ),
+        ),
+        tests=(f"{_KEYS_TESTS}::test_one_key_one_release",),
+    ),
+    Mutant(
+        name="fingerprint_left_out_of_the_key",
+        why="The same key draws the same noise on other data: the difference of two releases is exact.",
+        edits=(Edit(_KEYS, _DERIVE, 'derive_key(self._master, "run", *self._names, window)'),),
+        tests=_DIFFER,
+    ),
+    Mutant(
+        name="window_left_out_of_the_key",
+        why="Windows with the same content give the same bytes, and others do not: an equality test that nothing "
+        "pays for.",
+        edits=(Edit(_KEYS, _DERIVE, 'derive_key(self._master, "run", *self._names, fingerprint)'),),
+        tests=_DIFFER,
+    ),
+    Mutant(
+        name="application_left_out_of_the_key",
+        why="Two places in a graph give the same bytes if and only if they saw the same data: an equality test.",
+        edits=(
+            Edit(
+                _KEYS, _DERIVE, 'derive_key(self._master, "run", *self._names[:2], self._names[3], window, fingerprint)'
+            ),
+        ),
+        tests=_DIFFER,
+    ),
+    Mutant(
+        name="release_label_left_out_of_the_key",
+        why="A new release under a new label gives the old bytes if and only if the data are the same: an "
+        "equality test.",
+        edits=(
+            Edit(
+                _KEYS, _DERIVE, 'derive_key(self._master, "run", self._names[0], *self._names[2:], window, fingerprint)'
+            ),
+        ),
+        tests=_DIFFER,
+    ),
+    Mutant(
+        name="level_left_out_of_the_key",
+        why="Cells of two levels that have the same key share their noise, and it can be subtracted.",
+        edits=(Edit(_KEYS, _SUBKEY, 'derive_key(run, "draw", purpose, round_number)'),),
+        tests=_DIFFER,
+    ),
+    Mutant(
+        name="purpose_left_out_of_the_key",
+        why="Clipping coins, zero cells and noise come from one function: what is seen of one is known of the other.",
+        edits=(Edit(_KEYS, _SUBKEY, 'derive_key(run, "draw", level, round_number)'),),
+        tests=_DIFFER,
+    ),
+    Mutant(
+        name="two_rounds_share_their_noise",
+        why="The rounds of a level draw the same noise for a cell: what one round tells of it can be subtracted "
+        "from the next.",
+        edits=(
+            Edit(
+                "transforms/rounds.py",
+                "source.prf(purpose, self.n, self.number, window, binding)",
+                "source.prf(purpose, self.n, 0, window, binding)",
+            ),
+        ),
+        tests=("tests/transforms/test_budgets.py::test_rounds_and_levels_draw_apart",),
+    ),
+    Mutant(
+        name="two_levels_share_their_noise",
+        why="All levels draw with the name of the first: cells of two levels with one key share their noise.",
+        edits=(
+            Edit(
+                "transforms/rounds.py",
+                "source.prf(purpose, self.n, self.number, window, binding)",
+                "source.prf(purpose, 1, self.number, window, binding)",
+            ),
+        ),
+        tests=("tests/transforms/test_budgets.py::test_rounds_and_levels_draw_apart", _REFERENCE),
+    ),
+    Mutant(
+        name="all_windows_draw_alike",
+        why="The graph names every window the same: two windows with the same content give the same bytes, which "
+        "tells so.",
+        edits=(
+            Edit(
+                "transforms/rounds.py",
+                "self._round.draws(self._source, window_name(window), binding)",
+                'self._round.draws(self._source, b"global", binding)',
+            ),
+        ),
+        tests=("tests/transforms/test_extract.py::test_each_window_is_a_release_of_its_own[paper]",),
+    ),
+    Mutant(
+        name="tokenizer_left_out_of_the_key",
+        why="The same text, tokenised otherwise, is other data under the same noise.",
+        edits=(Edit("transforms/extract.py", '            "tokenizer": self._tokenizer.spec,\n', ""),),
+        tests=(
+            "tests/transforms/test_extract.py::test_everything_that_decides_is_in_the_settings",
+            "tests/transforms/test_extract.py::test_a_key_used_for_other_data_is_refused[paper]",
+        ),
+    ),
+    Mutant(
+        name="plan_left_out_of_the_key",
+        why="Two releases with other noise levels draw the same bits: from both, the exact weights follow.",
+        edits=(
+            Edit(
+                "transforms/extract.py",
+                '            "plan": dataclasses.asdict(self._plan),\n',
+                '            "plan": "",\n',
+            ),
+        ),
+        tests=("tests/transforms/test_extract.py::test_everything_that_decides_is_in_the_settings",),
+    ),
+    Mutant(
+        name="pruning_left_out_of_the_key",
+        why="Releases with both pruning rules share their noise.",
+        edits=(Edit("transforms/extract.py", '            "pruning": self._pruning,\n', ""),),
+        tests=("tests/transforms/test_extract.py::test_everything_that_decides_is_in_the_settings",),
+    ),
+    Mutant(
+        name="fingerprint_by_xor",
+        why="Two equal posts of a user cancel: data with and without them have the same fingerprint, and the "
+        "same noise.",
+        edits=(
+            Edit(
+                "transforms/users.py",
+                "limbs = np.ascontiguousarray(digests).view(np.uint32).reshape(-1, 4).sum(axis=0, dtype=np.uint64)\n",
+                "limbs = np.bitwise_xor.reduce(np.ascontiguousarray(digests).view(np.uint32).reshape(-1, 4), axis=0)\n",
+            ),
+        ),
+        tests=(_REFERENCE,),
+    ),
+    Mutant(
+        name="fingerprint_without_the_text",
+        why="The fingerprint covers who wrote and not what: changed text draws the same noise.",
+        edits=(
+            Edit(
+                "transforms/users.py",
+                "digest.pairs(posts.user, posts.user if solo else posts.sequence)",
+                "digest.pairs(posts.user, posts.user)",
+            ),
+        ),
+        tests=(_REFERENCE,),
+    ),
+    Mutant(
+        name="fingerprint_of_one_block",
+        why="The graph keeps the fingerprint of the last block instead of the sum: a change in another block "
+        "keeps the noise.",
+        edits=(
+            Edit(
+                "transforms/users.py",
+                '        total = int.from_bytes(accumulator, "little") + int.from_bytes(value, "little")\n',
+                '        total = int.from_bytes(value, "little")\n',
+            ),
+        ),
+        tests=("tests/transforms/test_extract.py::test_it_equals_the_plain_loop[paper]",),
+    ),
+    Mutant(
+        name="keys_of_workers_not_compared_at_a_draw",
+        why="A worker with another key draws other noise for the same cells: two noises of one release.",
+        edits=(
+            Edit(
+                _KEYS,
+                '        self.verify(int.from_bytes(binding[16:], "little"))\n        return self._prf(',
+                "        return self._prf(",
+            ),
+        ),
+        tests=(f"{_KEYS_TESTS}::test_a_worker_with_another_key_is_found_out",),
+    ),
+    Mutant(
+        name="keys_of_workers_not_compared_for_users",
+        why="Posts that were named under two keys meet: one user is two.",
+        edits=(Edit("transforms/users.py", "        source.verify(int(piece.key_check))\n", ""),),
+        tests=(f"{_KEYS_TESTS}::test_a_worker_with_another_key_is_found_out",),
+    ),
+    Mutant(
+        name="every_key_the_same",
+        why="A fresh key is all zeros: anybody can compute the noise and subtract it.",
+        edits=(
+            Edit(
+                _KEYS,
+                "_create_once(self.location, secrets.token_bytes(KEY_BYTES))",
+                "_create_once(self.location, bytes(KEY_BYTES))",
+            ),
+        ),
+        tests=(f"{_KEYS_TESTS}::test_a_fresh_key_is_for_its_owner_only_and_made_once",),
+    ),
+    Mutant(
+        name="a_key_for_everybody",
+        why="The key file can be read by all users of the machine: whoever has the key subtracts the noise.",
+        edits=(Edit(_KEYS, "stat.S_IRUSR | stat.S_IWUSR)", "stat.S_IRUSR | stat.S_IWUSR | stat.S_IROTH)"),),
+        tests=(f"{_KEYS_TESTS}::test_a_fresh_key_is_for_its_owner_only_and_made_once",),
+    ),
+    Mutant(
+        name="key_in_the_graph",
+        why="The key travels in the job's description, where whoever may look at the job can read it.",
+        edits=(
+            Edit(
+                "transforms/extract.py",
+                "return Randomness(key, self._release, application, settings_digest(self.settings()))",
+                "return Randomness(key, self._release, application, settings_digest(self.settings()) + "
+                "key.load().hex())",
+            ),
+        ),
+        tests=("tests/transforms/test_extract.py::test_labels_and_secrets_of_the_graph[paper]",),
+    ),
+    Mutant(
+        name="names_run_together",
+        why="Names of a derivation are joined without their lengths: label 'a' in place 'bc' draws as 'ab' in 'c'.",
+        edits=(Edit("transforms/keyed.py", 'mac.update(len(part).to_bytes(8, "little") + part)', "mac.update(part)"),),
+        tests=("tests/transforms/test_keyed.py::test_derived_keys_do_not_confuse_their_names",),
+    ),
+    Mutant(
+        name="noise_of_one_sign",
+        why="The noise is never negative: a cell below the lowest possible noisy weight has no user.",
+        edits=(Edit("transforms/keyed.py", "    return np.where(upper, -z, z)\n", "    return np.abs(z)\n"),),
+        tests=(
+            "tests/transforms/test_keyed.py::test_normal_is_symmetric_and_finite",
+            "tests/transforms/test_keyed.py::test_normal_law",
+        ),
+        audited=True,
+    ),
+    Mutant(
+        name="noise_of_53_bits",
+        why="The tails end where a float's bits do, at 8 sigma, and have gaps: values that only one weight can reach.",
+        edits=(
+            Edit(
+                "transforms/keyed.py",
+                "(words[:, 0] + (words[:, 1] + 0.5) * 2.0**-64) * 2.0**-64",
+                "((words[:, 0] >> np.uint64(11)) + 0.5) * 2.0**-53",
+            ),
+        ),
+        tests=("tests/transforms/test_keyed.py::test_uniform_keeps_its_precision_near_zero",),
+    ),
+)

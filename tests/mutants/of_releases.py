@@ -1,0 +1,266 @@
+"""Mutants of what is released: thresholds, zero cells, windows, and what the noise does not cover."""
+
+from mutants.mutant import Edit, Mutant
+
+__all__ = ["RELEASES"]
+
+_NOISE = "tests/transforms/test_noise.py"
+_REFERENCE = "tests/transforms/test_reference.py::test_released_grams_are_identical[0-both]"
+_PLUS = "tests/transforms/test_reference_plus.py::test_released_grams_are_identical"
+_SPURIOUS = "transforms/spurious.py"
+
+RELEASES = (
+    Mutant(
+        name="exact_weight_in_the_output",
+        why="Grams are chosen by their noisy weights, and published with the exact ones.",
+        edits=(
+            Edit("transforms/threshold.py", "        noisy=noisy,\n", "        noisy=reached.weight // noise.step,\n"),
+        ),
+        tests=(_REFERENCE,),
+        audited=True,
+    ),
+    Mutant(
+        name="no_grid",
+        why="Weights keep the low bits of a floating-point quantile, from which exact sums can be told (Mironov 2012).",
+        edits=(Edit("transforms/noise.py", "_GRID_BITS = 14\n", "_GRID_BITS = 64\n"),),
+        tests=(f"{_NOISE}::test_threshold_is_raised_to_the_grid", _REFERENCE),
+    ),
+    Mutant(
+        name="rho_rounded_down",
+        why="A threshold lowered to the grid shows lone tokens more often than delta allows.",
+        edits=(
+            Edit(
+                "transforms/noise.py",
+                "return math.ceil(Fraction(rho) * UNIT / self.step)",
+                "return math.floor(Fraction(rho) * UNIT / self.step)",
+            ),
+        ),
+        tests=(f"{_NOISE}::test_threshold_is_raised_to_the_grid",),
+    ),
+    Mutant(
+        name="noisy_weights_rounded_to_nearest",
+        why="A value half a step below rho_1 is shown: lone tokens appear more often than delta allows.",
+        edits=(
+            Edit(
+                "transforms/noise.py",
+                "return (weight + noise) // self.step",
+                "return (weight + noise + self.step // 2) // self.step",
+            ),
+        ),
+        tests=(_REFERENCE,),
+    ),
+    Mutant(
+        name="light_cells_never_pass",
+        why="Cells below half of the threshold get no noise at all: a released gram of little weight is then "
+        "spurious, and it "
+        "is known that nobody has it.",
+        edits=(
+            Edit(
+                "transforms/noise.py",
+                "return np.flatnonzero((words[:, 0] >= least_word) | (weight >= half))",
+                "return np.flatnonzero(weight >= half)",
+            ),
+        ),
+        tests=(f"{_NOISE}::test_cells_that_noise_carries_over_the_threshold_are_all_looked_at",),
+    ),
+    Mutant(
+        name="pruning_with_an_unnoised_set",
+        why="A gram whose prefix or suffix has one posting only is pruned, though both are in S_{k-1}: what a "
+        "user may give "
+        "depends on exact counts of others.",
+        edits=(
+            Edit(
+                "transforms/validity.py",
+                "np.repeat(previous.find(block.grams), np.diff(block.gram_start))",
+                "np.repeat(np.where(np.diff(block.gram_start) > 1, previous.find(block.grams), -1), "
+                "np.diff(block.gram_start))",
+            ),
+        ),
+        tests=(_REFERENCE,),
+    ),
+    Mutant(
+        name="spurious_grams_left_out",
+        why="Only grams that somebody has are released: each of them tells that it has a user.",
+        edits=(Edit(_SPURIOUS, "    kept = ~np.isin(zero, taken)\n", "    kept = np.zeros(len(zero), bool)\n"),),
+        tests=(_REFERENCE,),
+        audited=True,
+    ),
+    Mutant(
+        name="half_of_the_spurious_grams",
+        why="Zero cells are drawn with half of their probability: a released gram is more likely to have a user "
+        "than the "
+        "mechanism allows.",
+        edits=(
+            Edit(
+                "transforms/cut.py",
+                "self.strata.draw(self.noise.zero_probability(self.floor), walk)",
+                "self.strata.draw(self.noise.zero_probability(self.floor) / 2, walk)",
+            ),
+        ),
+        tests=(f"{_NOISE}::test_zero_cells_follow_the_law_of_noise",),
+    ),
+    Mutant(
+        name="zero_probability_doubled",
+        why="Zero cells pass twice as often as a cell of weight 0 would: presence and absence can be told apart.",
+        edits=(
+            Edit(
+                "transforms/noise.py",
+                "np.asarray(special.ndtr(-self.bound(least)))",
+                "np.asarray(2 * special.ndtr(-self.bound(least)))",
+            ),
+        ),
+        tests=(f"{_NOISE}::test_threshold_is_raised_to_the_grid",),
+    ),
+    Mutant(
+        name="the_last_gram_is_never_spurious",
+        why="One member of V_k is left out of the walk: when it is released, somebody has it.",
+        edits=(
+            Edit("transforms/strata.py", "_walk(size, chance, prf, stratum)", "_walk(size - 1, chance, prf, stratum)"),
+        ),
+        tests=(
+            f"{_NOISE}::test_walk_of_extreme_probabilities",
+            f"{_NOISE}::test_walk_visits_each_rank_with_the_given_probability",
+        ),
+    ),
+    Mutant(
+        name="valid_grams_counted_wrong",
+        why="V_k is taken to be smaller than it is: members beyond the count are never spurious, and released only if "
+        "somebody has them.",
+        edits=(
+            Edit(
+                "transforms/strata.py",
+                "members = left.count[mine] * self._right_count",
+                "members = np.maximum(left.count[mine], self._right_count)",
+            ),
+        ),
+        tests=("tests/transforms/test_levels.py::test_valid_count_and_ranks",),
+    ),
+    Mutant(
+        name="spurious_grams_at_the_threshold",
+        why="All spurious grams have the weight of the threshold: whoever reads the weights tells them apart.",
+        edits=(
+            Edit(
+                "transforms/noise.py",
+                "return np.maximum(noise // self.step, least)",
+                "return np.maximum(0 * noise, least)",
+            ),
+        ),
+        tests=(f"{_NOISE}::test_zero_cells_follow_the_law_of_noise",),
+    ),
+    Mutant(
+        name="spurious_grams_after_the_real_ones",
+        why="The order of the rows tells which grams nobody has.",
+        edits=(
+            Edit(
+                _SPURIOUS,
+                "    order = np.argsort(keys)\n",
+                '    order = np.argsort(np.isin(keys, zero), kind="stable")\n',
+            ),
+        ),
+        tests=(_REFERENCE, "tests/pipelines/test_extract.py::test_release_and_manifest[paper]"),
+    ),
+    Mutant(
+        name="a_second_chance_for_users_grams",
+        why="Drawn zero cells that users have are not taken out: such grams are released twice, or have two chances.",
+        edits=(
+            Edit(
+                _SPURIOUS,
+                "    taken = np.concatenate([released.keys, *(part.taken for part in parts)])\n",
+                "    taken = released.keys\n",
+            ),
+        ),
+        tests=(_REFERENCE,),
+    ),
+    Mutant(
+        name="workers_may_disagree_about_zero_cells",
+        why="Shards that walked otherwise report other cells as taken: a gram may be in the release twice, once "
+        "with each noise.",
+        edits=(
+            Edit(
+                _SPURIOUS,
+                "    if any(int(part.walk) != int(name_walk(zero)) for part in parts):\n",
+                "    if not len(cut.size):\n",
+            ),
+        ),
+        tests=("tests/transforms/test_budgets.py::test_walks_that_disagree_stop_the_run",),
+    ),
+    Mutant(
+        name="tallies_of_exact_weights",
+        why="The thresholds of `plus` are chosen from exact weights instead of noisy ones.",
+        edits=(Edit("transforms/threshold.py", "stratum[noisy < 0]", "stratum[cells.weight < noise.step << 14]"),),
+        tests=(_PLUS,),
+    ),
+    Mutant(
+        name="zero_cells_tallied_by_their_mean",
+        why="The tally of zero cells below 0 has no noise: thresholds follow the exact number of grams that "
+        "users have.",
+        edits=(
+            Edit(
+                "transforms/cut.py",
+                "binomial(words[s : s + 1], int(rest[s]), float(chance[s]))",
+                "round(int(rest[s]) * float(chance[s]))",
+            ),
+        ),
+        tests=(f"{_NOISE}::test_zero_cells_below_nought_are_binomial",),
+    ),
+    Mutant(
+        name="zero_cells_under_the_floor_forgotten",
+        why="The chance to be below 0 ignores that a cell is under the floor: the tallies tell zero cells from "
+        "users' cells.",
+        edits=(
+            Edit(
+                "transforms/cut.py",
+                "chance = 0.5 / (1 - self.noise.zero_probability(self.floor))",
+                "chance = 0.5 + 0 * self.noise.zero_probability(self.floor)",
+            ),
+        ),
+        tests=(f"{_NOISE}::test_zero_cells_below_nought_are_binomial",),
+    ),
+    Mutant(
+        name="ceilings_of_one_block",
+        why="A block drops cells that it could not release alone: what others give to a cell is lost or not "
+        "depending on "
+        "who shares their block.",
+        edits=(Edit("transforms/union.py", "np.where(mine > 0, ceiling.of(part.digests), 0)", "mine"),),
+        tests=(
+            "tests/transforms/test_union.py::test_the_graph_releases_what_sets_release",
+            "tests/transforms/test_union.py::test_unions_are_identical_to_sets[2]",
+        ),
+    ),
+    Mutant(
+        name="two_panes_released",
+        why="A trigger that fires early releases a window twice, with the budget of once.",
+        edits=(Edit("transforms/windows.py", "    if not once:\n", "    if not trigger:\n"),),
+        tests=("tests/transforms/test_windows.py::test_refused",),
+    ),
+    Mutant(
+        name="late_data_accepted",
+        why="A post that comes late releases its window a second time.",
+        edits=(
+            Edit(
+                "transforms/windows.py",
+                "    if windowing.allowed_lateness != 0:\n",
+                "    if windowing.allowed_lateness < 0:\n",
+            ),
+        ),
+        tests=("tests/transforms/test_windows.py::test_refused",),
+    ),
+    Mutant(
+        name="session_windows_accepted",
+        why="Bounds of sessions come from the data: the name of a window tells when somebody wrote.",
+        edits=(
+            Edit(
+                "transforms/windows.py",
+                "(GlobalWindows, FixedWindows, SlidingWindows):",
+                "(GlobalWindows, FixedWindows, SlidingWindows) and windows is None:",
+            ),
+        ),
+        tests=("tests/transforms/test_windows.py::test_refused",),
+    ),
+    Mutant(
+        name="user_ids_on_the_runners_pages",
+        why="The bound on windows groups by the user id itself, and keys are shown in logs and pages of a runner.",
+        edits=(Edit("transforms/windows.py", 'yield self._source.name("bounded user", user), (', "yield user, ("),),
+        tests=("tests/transforms/test_streams.py::test_keys_of_the_bound_name_nobody",),
+    ),
+)

@@ -1,0 +1,264 @@
+"""Mutants of what one user may give: a user who counts twice, weighs too much, or moves others."""
+
+from mutants.mutant import Edit, Mutant
+
+__all__ = ["USERS"]
+
+_CONTRIBUTION = "transforms/contribution.py"
+_CLIPPING = "tests/transforms/test_contribution.py"
+_REFERENCE = "tests/transforms/test_reference.py::test_released_grams_are_identical[0-both]"
+_BUDGETS = "tests/transforms/test_budgets.py"
+
+USERS = (
+    Mutant(
+        name="no_deduplication",
+        why="A gram counts as often as a user says it: a user who repeats a phrase moves its cell by more than 1.",
+        edits=(
+            Edit(
+                _CONTRIBUTION,
+                "    first = np.append(True, user[1:] != user[:-1])[: len(user)]\n",
+                "    first = np.ones(len(user), bool)\n",
+            ),
+        ),
+        tests=(f"{_CLIPPING}::test_a_gram_counts_once_for_each_user",),
+        audited=True,
+    ),
+    Mutant(
+        name="no_clipping",
+        why="A user with more than Delta grams gives all of them the weight of Delta: the norm of its vector "
+        "exceeds 1.",
+        edits=(Edit(_CONTRIBUTION, "        _clip(block, user, first, given, cap, clip)\n", ""),),
+        tests=(f"{_CLIPPING}::test_total_squared_weight_of_a_user_is_at_most_one",),
+        audited=True,
+    ),
+    Mutant(
+        name="one_gram_beyond_the_cap",
+        why="A user with Delta + 1 grams keeps them all, at the weight of Delta: norm above 1.",
+        edits=(Edit(_CONTRIBUTION, "    over = given > cap\n", "    over = given > cap + 1\n"),),
+        tests=(f"{_CLIPPING}::test_total_squared_weight_of_a_user_is_at_most_one",),
+    ),
+    Mutant(
+        name="clipping_by_popularity",
+        why="Users keep the grams that most others of their block have: what others give depends on a user who "
+        "comes or "
+        "goes, so the histogram moves by more than one user's vector.",
+        edits=(
+            Edit(
+                _CONTRIBUTION,
+                "    draw = clip.words(block.user[user[crowded]], block.grams[gram])[:, 0]\n",
+                "    draw = np.uint64(2**63) - np.diff(block.gram_start).astype(np.uint64)[gram]\n",
+            ),
+        ),
+        tests=(_REFERENCE,),
+    ),
+    Mutant(
+        name="nearest_instead_of_downward_rounding",
+        why="Weights rounded to the nearest integer: for half of all t the squares of a user's t weights exceed 2^64.",
+        edits=(
+            Edit(
+                "transforms/noise.py",
+                "    return np.append(0, root.astype(np.int64))\n",
+                "    return np.append(0, np.rint(2.0**32 / np.sqrt(t.astype(np.float64))).astype(np.int64))\n",
+            ),
+        ),
+        tests=("tests/transforms/test_noise.py::test_weights_never_exceed_norm_one",),
+    ),
+    Mutant(
+        name="sums_in_floating_point",
+        why="Sums of weights lose their last bits in an order that depends on the data and the workers: a user's "
+        "presence moves cells by rounding, and a retry gives another release.",
+        edits=(
+            Edit(
+                "transforms/histogram.py",
+                "    total = np.add.reduceat(weight[order], starts)\n",
+                "    total = np.add.reduceat(weight[order].astype(np.float64), starts).astype(np.int64)\n",
+            ),
+        ),
+        tests=("tests/transforms/test_contribution.py::test_sums_are_exact_in_any_order",),
+    ),
+    Mutant(
+        name="posts_of_a_user_in_two_shards",
+        why="Posts are cut by their length as well as by user: a user is several users, with a budget for each.",
+        edits=(
+            Edit(
+                "transforms/posts.py",
+                "    shard = (block.user[:, 0] % np.uint64(shards)).astype(np.int64)\n",
+                "    shard = ((block.user[:, 0] + block.lengths.astype(np.uint64)) % "
+                "np.uint64(shards)).astype(np.int64)\n",
+            ),
+        ),
+        tests=(_REFERENCE,),
+        audited=True,
+    ),
+    Mutant(
+        name="a_post_is_a_user",
+        why="Posts of one user in one shard are laid out as users of their own: each gets a whole budget.",
+        edits=(
+            Edit(
+                "transforms/users.py",
+                "    if solo:\n        place",
+                "    head = np.ones(len(user), bool)\n    if solo:\n        place",
+            ),
+        ),
+        tests=(_REFERENCE,),
+        audited=True,
+    ),
+    Mutant(
+        name="one_user_named_otherwise_in_each_block",
+        why="The name of a user depends on the block that it was read in: posts in two bundles are two users.",
+        edits=(
+            Edit(
+                "transforms/posts.py",
+                "        distinct = digests.user.strings(*split_binary(encoded.dictionary))\n",
+                "        distinct = digests.user.strings(*split_binary(encoded.dictionary)) ^ np.uint64(len(users))\n",
+            ),
+        ),
+        tests=(_REFERENCE,),
+    ),
+    Mutant(
+        name="two_users_become_one",
+        why="User ids are folded to lower case: Ann and ann share one cap and one budget, so what the one gives "
+        "depends "
+        "on the other, and removing one changes the histogram by more than a user's vector.",
+        edits=(
+            Edit(
+                "transforms/documents.py",
+                "    return user.encode() if isinstance(user, str) else user, text\n",
+                "    return user.lower().encode() if isinstance(user, str) else user, text\n",
+            ),
+        ),
+        tests=("tests/transforms/test_extract.py::test_users_are_told_apart_by_their_bytes",),
+    ),
+    Mutant(
+        name="a_shared_anonymous_user",
+        why="Documents without a user become those of one user with an empty name: many people share a budget, and "
+        "each of them decides what the others give.",
+        edits=(
+            Edit(
+                "transforms/documents.py",
+                "    if not isinstance(user, (str, bytes)) or (not user and not user_per_document):\n",
+                "    if not isinstance(user, (str, bytes)):\n",
+            ),
+        ),
+        tests=("tests/transforms/test_extract.py::test_documents_that_cannot_be_used_are_left_out",),
+    ),
+    Mutant(
+        name="a_sentence_is_a_user",
+        why="Where every document is a user, cutting it into sentences makes several users of one.",
+        edits=(
+            Edit(
+                "transforms/extract.py",
+                "        if sentences and user_per_document:\n",
+                "        if not plan.levels:\n",
+            ),
+        ),
+        tests=("tests/pipelines/test_formats.py::test_flags_that_cannot_be",),
+    ),
+    Mutant(
+        name="a_file_read_twice",
+        why="A file that two patterns name is read twice: in plain text every line is then two users.",
+        edits=(
+            Edit(
+                "pipelines/reading.py",
+                "found[os.path.realpath(file.path) if local else file.path] = (file.path, file.size_in_bytes)\n",
+                "found[len(found) if local else file.path] = (file.path, file.size_in_bytes)\n",
+            ),
+        ),
+        tests=("tests/pipelines/test_reading.py::test_a_file_that_several_patterns_name_is_read_once",),
+    ),
+    Mutant(
+        name="budget_not_charged",
+        why="Under `plus` users spend at every level what they have spent before: norm up to the root of all rounds.",
+        edits=(Edit("transforms/policies.py", "dataclasses.replace(users, budget=users.budget - charge)", "users"),),
+        tests=(f"{_BUDGETS}::test_the_invariant[0]",),
+        audited=True,
+    ),
+    Mutant(
+        name="a_new_budget_at_every_level",
+        why="Every level starts with a full budget, whatever was spent before.",
+        edits=(
+            Edit(
+                "transforms/policies.py",
+                "np.full(len(users), FULL_BUDGET) if round_.n == 1 else users.budget",
+                "np.full(len(users), FULL_BUDGET)",
+            ),
+        ),
+        tests=(f"{_BUDGETS}::test_users_without_books_are_refused_after_level_1", f"{_BUDGETS}::test_the_invariant[0]"),
+    ),
+    Mutant(
+        name="allowances_above_the_budget",
+        why="The share of a level is rounded up: a user may be allowed more than it has left, and the books wrap "
+        "around to a full budget.",
+        edits=(
+            Edit("transforms/budgets.py", "/ sums * (1 - 2.0**-48)", "/ sums * (1 + 2.0**-40)"),
+            Edit(
+                "transforms/budgets.py",
+                "np.minimum((budget.astype(np.float64) * fraction[reach]).astype(np.uint64), budget)\n",
+                "np.ceil(np.minimum(budget.astype(np.float64) * fraction[reach], 2.0**63)).astype(np.uint64)\n",
+            ),
+        ),
+        tests=(f"{_BUDGETS}::test_allowances_never_exceed_the_budget",),
+    ),
+    Mutant(
+        name="weights_of_plus_rounded_to_nearest",
+        why="A round's weights cost more than its share, so the rho of the round hides less than it should.",
+        edits=(
+            Edit(
+                "transforms/budgets.py",
+                "    weight = (np.take(scale, user) * factors.astype(np.float64)).astype(np.int64)\n",
+                "    weight = np.rint(np.take(scale, user) * factors.astype(np.float64)).astype(np.int64)\n",
+            ),
+        ),
+        tests=(f"{_BUDGETS}::test_no_user_spends_more_than_its_share_of_the_allowance",),
+    ),
+    Mutant(
+        name="charged_by_the_guide",
+        why="What a user pays is the sum of its weights, not of their squares: it spends far more than it is charged.",
+        edits=(
+            Edit(
+                "transforms/budgets.py",
+                "    np.add.at(charge, user, squares * squares)\n",
+                "    np.add.at(charge, user, squares)\n",
+            ),
+        ),
+        tests=(f"{_BUDGETS}::test_no_user_spends_more_than_its_share_of_the_allowance",),
+    ),
+    Mutant(
+        name="union_clips_each_length_apart",
+        why="DPSU-all is one union of all lengths, but a user gives a vector of norm 1 for each length: the root of T.",
+        edits=(
+            Edit(
+                "transforms/union.py",
+                "    weight = clip_and_weight(together, query.max_contributions, clip)\n",
+                "    weight = np.concatenate([clip_and_weight(part, query.max_contributions, clip) for part in "
+                "grams])\n",
+            ),
+        ),
+        tests=("tests/transforms/test_union.py::test_clipping_bounds_every_user_over_all_lengths",),
+    ),
+    Mutant(
+        name="windows_of_a_user_not_bounded",
+        why="The plan is for W windows, and nobody enforces it: a user in more of them is in more releases than "
+        "paid for.",
+        edits=(Edit("transforms/extract.py", "plan.windows > 1 if bound_windows is None else bound_windows", "False"),),
+        tests=("tests/transforms/test_streams.py::test_a_user_in_ten_times_as_many_windows[2-True]",),
+    ),
+    Mutant(
+        name="one_window_too_many",
+        why="A user may be in W + 1 windows; the noise is for W.",
+        edits=(Edit("transforms/windows.py", "len(both) <= most else None", "len(both) <= most + 1 else None"),),
+        tests=("tests/transforms/test_streams.py::test_admission",),
+    ),
+    Mutant(
+        name="a_users_late_windows_are_kept",
+        why="A document beyond W is kept if one of its sliding windows is a known one: it counts in the others, too.",
+        edits=(
+            Edit(
+                "transforms/windows.py",
+                "if _ends(self._windows, micros) <= kept:",
+                "if _ends(self._windows, micros) & kept:",
+            ),
+        ),
+        tests=("tests/transforms/test_streams.py::test_sliding_windows_count_each_window_of_a_post[True]",),
+    ),
+)

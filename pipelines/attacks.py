@@ -24,8 +24,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 _PILOT = 5  # one pair of trials in five is for choosing what to look at; the others are what counts
 # Under `plus` users give their whole budget only to grams that are neither hopeless nor certain. A trigram around a
-# word that this many trials share is predicted at one to two standard deviations, whatever the noise.
-_SHARED = 130
+# word that this many trials share is predicted at two to three standard deviations, whatever the noise.
+_SHARED = 60
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -117,8 +117,8 @@ class Crowd(Attack):
         text = " ".join(self.post(trial))
         for number in range(self.crowd):
             yield f"{trial}:{window}:{number}", text
-        if trial % 2:
-            yield f"{trial}:user", text
+        for _ in range(3 * (trial % 2)):
+            yield f"{trial}:user", text  # the user says it again and again
 
     def judge(self, releases: Iterator[Release], error: float) -> Finding:
         """Weights are summed up by length (and window); the direction and the event come from the pilot trials."""

@@ -25,7 +25,7 @@ class Mutant:
     why: str  # what it breaks, and why that is a failure of privacy
     edits: tuple[Edit, ...]
     tests: tuple[str, ...]  # of which at least one must fail; the cheapest first
-    audited: bool = False  # `dpngram audit` is expected to see it
+    attack: str = ""  # of `dpngram audit`: one that must see it, too
 
 
 def apply_edits(mutant: Mutant, tree: Path) -> dict[str, str]:

@@ -25,7 +25,7 @@ PLANS = (
             ),
         ),
         tests=(f"{_TESTS}::test_known_points", f"{_TESTS}::test_levels_never_spend_more_than_the_budget"),
-        audited=True,
+        attack="crowd",
     ),
     Mutant(
         name="sigma_of_one_level_in_the_transforms",
@@ -38,7 +38,7 @@ PLANS = (
             ),
         ),
         tests=("tests/transforms/test_reference.py::test_released_grams_are_identical[0-both]",),
-        audited=True,
+        attack="crowd",
     ),
     Mutant(
         name="delta_not_halved",
@@ -68,7 +68,7 @@ PLANS = (
             ),
         ),
         tests=("tests/accounting/test_thresholds.py::test_known_point",),
-        audited=True,
+        attack="lone",
     ),
     Mutant(
         name="rho_1_for_one_token",

@@ -276,7 +276,7 @@ RANDOMNESS = (
             "tests/transforms/test_keyed.py::test_normal_is_symmetric_and_finite",
             "tests/transforms/test_keyed.py::test_normal_law",
         ),
-        audited=True,
+        attack="crowd",
     ),
     Mutant(
         name="noise_of_53_bits",

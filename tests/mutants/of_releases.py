@@ -17,7 +17,7 @@ RELEASES = (
             Edit("transforms/threshold.py", "        noisy=noisy,\n", "        noisy=reached.weight // noise.step,\n"),
         ),
         tests=(_REFERENCE,),
-        audited=True,
+        attack="crowd",
     ),
     Mutant(
         name="no_grid",
@@ -83,7 +83,7 @@ RELEASES = (
         why="Only grams that somebody has are released: each of them tells that it has a user.",
         edits=(Edit(_SPURIOUS, "    kept = ~np.isin(zero, taken)\n", "    kept = np.zeros(len(zero), bool)\n"),),
         tests=(_REFERENCE,),
-        audited=True,
+        attack="gap",
     ),
     Mutant(
         name="half_of_the_spurious_grams",

@@ -21,7 +21,7 @@ USERS = (
             ),
         ),
         tests=(f"{_CLIPPING}::test_a_gram_counts_once_for_each_user",),
-        audited=True,
+        attack="crowd",
     ),
     Mutant(
         name="no_clipping",
@@ -29,7 +29,7 @@ USERS = (
         "exceeds 1.",
         edits=(Edit(_CONTRIBUTION, "        _clip(block, user, first, given, cap, clip)\n", ""),),
         tests=(f"{_CLIPPING}::test_total_squared_weight_of_a_user_is_at_most_one",),
-        audited=True,
+        attack="lone",
     ),
     Mutant(
         name="one_gram_beyond_the_cap",
@@ -88,7 +88,7 @@ USERS = (
             ),
         ),
         tests=(_REFERENCE,),
-        audited=True,
+        attack="crowd",
     ),
     Mutant(
         name="a_post_is_a_user",
@@ -101,7 +101,7 @@ USERS = (
             ),
         ),
         tests=(_REFERENCE,),
-        audited=True,
+        attack="crowd",
     ),
     Mutant(
         name="one_user_named_otherwise_in_each_block",
@@ -171,7 +171,6 @@ USERS = (
         why="Under `plus` users spend at every level what they have spent before: norm up to the root of all rounds.",
         edits=(Edit("transforms/policies.py", "dataclasses.replace(users, budget=users.budget - charge)", "users"),),
         tests=(f"{_BUDGETS}::test_the_invariant[0]",),
-        audited=True,
     ),
     Mutant(
         name="a_new_budget_at_every_level",

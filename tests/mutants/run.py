@@ -1,9 +1,10 @@
 """Seeded mutants: shows that the tests notice deliberately broken builds.
 
-    python tests/mutants/run.py [NAME ...] [--whole] [--list]
+    python tests/mutants/run.py [NAME ...] [--whole] [--audit] [--list]
 
 For each mutant the tree is copied, the edit made, and the tests that should notice are run against the copy. A mutant
-that no test notices is a hole in the tests: the exit status is 1. `--whole` runs all tests but those of engines.
+that no test notices is a hole in the tests: the exit status is 1. `--whole` runs all tests but those of engines;
+`--audit` runs the attack of `dpngram audit` that must see the mutant, for those that have one, instead of tests.
 """
 
 import argparse
@@ -60,8 +61,7 @@ def copied_tree(mutant: Mutant | None) -> Iterator[tuple[Path, Path]]:
 def run_tests(tests: Sequence[str], mutant: Mutant | None = None) -> Verdict:
     """Runs these tests against a copy of the tree, up to the first that fails."""
     with copied_tree(mutant) as (tree, shim):
-        paths = [str(shim), str(tree / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "DPNGRAM_MUTANT_TREE": str(tree)}
+        environment = _environment(tree, shim)
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "-p", "no:cacheprovider", "-p", "mutants.guard"]
         start = time.monotonic()
         try:
@@ -87,10 +87,36 @@ def run_tests(tests: Sequence[str], mutant: Mutant | None = None) -> Verdict:
     return Verdict(done.returncode == 0, failed[1] if failed else "", seconds)
 
 
-def judge(mutant: Mutant, *, whole: bool = False) -> tuple[bool, str]:
+def run_audit(attack: str, mutant: Mutant | None = None) -> Verdict:
+    """Runs one attack against a copy of the tree; passed if it finds nothing."""
+    with copied_tree(mutant) as (tree, shim), tempfile.TemporaryDirectory() as output:
+        command = [sys.executable, "-m", "dpngram.pipelines.cli", "audit", "--quiet", "--trials", "2000"]
+        start = time.monotonic()
+        done = subprocess.run(
+            [*command, "--attacks", attack, "--output", output],
+            cwd=tree,
+            env=_environment(tree, shim),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        seconds = time.monotonic() - start
+    broken = " BROKEN." in done.stdout
+    if done.returncode not in (0, 1) or bool(done.returncode) != broken:
+        return Verdict(False, "", seconds, f"the audit ended with status {done.returncode}: {done.stderr[-500:]}")
+    return Verdict(not broken, f"dpngram audit --attacks {attack}", seconds)
+
+
+def _environment(tree: Path, shim: Path) -> dict[str, str]:
+    paths = [str(shim), str(tree / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "DPNGRAM_MUTANT_TREE": str(tree)}
+
+
+def judge(mutant: Mutant, *, whole: bool = False, audit: bool = False) -> tuple[bool, str]:
     """Whether the mutant is killed, and a line that says so."""
     try:
-        verdict = run_tests(_WHOLE if whole else mutant.tests, mutant)
+        tests = _WHOLE if whole else mutant.tests
+        verdict = run_audit(mutant.attack, mutant) if audit else run_tests(tests, mutant)
     except ValueError as error:
         return False, f"DOES NOT APPLY  {error}"
     if verdict.problem:
@@ -104,25 +130,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="which mutants (default: all)")
     parser.add_argument("--whole", action="store_true", help="run all tests but those of engines, not the named ones")
+    parser.add_argument("--audit", action="store_true", help="run the audit's attacks, not tests")
     parser.add_argument("--list", action="store_true", help="say what there is, and stop")
     flags = parser.parse_args(argv)
     known = {mutant.name: mutant for mutant in MUTANTS}
     if unknown := [name for name in flags.names if name not in known]:
         parser.error(f"no such mutant: {unknown[0]}")
     chosen = [known[name] for name in flags.names] or list(MUTANTS)
+    if flags.audit:
+        chosen = [mutant for mutant in chosen if mutant.attack]
     if flags.list:
         print("\n".join(f"{mutant.name}: {mutant.why}" for mutant in chosen))
         return 0
     start = time.monotonic()
     # Tests that fail without a mutant kill nothing.
-    sound = run_tests(_WHOLE if flags.whole else sorted({test for mutant in chosen for test in mutant.tests}))
+    if flags.audit:
+        sound = run_audit(",".join(sorted({mutant.attack for mutant in chosen})))
+    else:
+        sound = run_tests(_WHOLE if flags.whole else sorted({test for mutant in chosen for test in mutant.tests}))
     if not sound.passed:
         print(f"The tests fail without a mutant: {sound.failed or sound.problem}")
         return 1
     print(f"passed    without a mutant  ({sound.seconds:.1f} s)", flush=True)
     alive = 0
     for mutant in chosen:
-        killed, line = judge(mutant, whole=flags.whole)
+        killed, line = judge(mutant, whole=flags.whole, audit=flags.audit)
         print(line, flush=True)
         alive += not killed
     print(f"{len(chosen) - alive} of {len(chosen)} mutants killed in {time.monotonic() - start:.0f} s")

@@ -88,9 +88,10 @@ def _lines(data: bytes) -> list[bytes]:
 
 def _read_range(file: Any, start: int, end: int) -> Iterator[Piece]:
     if start:
-        # The line across the border belongs to the range before; one that begins at the border is ours.
+        # The line across the border belongs to the range before; one that begins at the border is ours. One that goes
+        # on to the end of the range is not followed further: each range of a huge line would read all of its rest.
         file.seek(start - 1)
-        start += _skip_line(file.read)[0] - 1
+        start += _skip_line(file.read, end - start + 1)[0] - 1
     if start >= end:
         return
     file.seek(start)
@@ -131,10 +132,10 @@ def _read_stream(read: Callable[[int], bytes], at: int) -> Iterator[Piece]:
         yield Piece(at, b"".join(held), size)
 
 
-def _skip_line(read: Callable[[int], bytes]) -> tuple[int, bytes]:
-    """How many bytes were left of this line, its end included, and what was read beyond it."""
+def _skip_line(read: Callable[[int], bytes], most: int | None = None) -> tuple[int, bytes]:
+    """How many bytes were left of this line, its end included, and what was read beyond it. Gives up after `most`."""
     skipped = 0
-    while chunk := read(_READ_BYTES):
+    while chunk := read(_READ_BYTES if most is None else min(_READ_BYTES, most - skipped)):
         end = chunk.find(b"\n") + 1
         if end:
             return skipped + end, bytes(chunk[end:])

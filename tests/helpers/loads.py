@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-
 from helpers.runs import jsonl, small_corpus
 
 BUDGET = ["--epsilon=4", "--delta=1e-7", "--max_contributions=100", "--direct_num_workers=1"]

@@ -8,6 +8,7 @@ quadratic: exponents stay below about 1.2, and memory grows no faster than the i
 """
 
 import argparse
+import functools
 import math
 import sys
 import tempfile
@@ -20,7 +21,16 @@ from helpers.loads import LOADS, POLICIES, background, extraction, measure
 LEAST = 2.0  # seconds; less is mostly the machine's mood
 
 
-def run_load(name, scale, steps, work, idle):
+@functools.cache
+def idle(work, policy, flags):
+    """A run on ordinary users alone."""
+    (work / "idle.jsonl").write_bytes(background())
+    cost = measure(extraction(work / "idle.jsonl", work / "out", f"--policy={policy}", "--overwrite", *flags))
+    print(f"ordinary users alone, {policy} {' '.join(flags)}: CPU {cost.cpu:.1f} s, memory {cost.memory:.0f} MB")
+    return cost
+
+
+def run_load(name, scale, steps, work):
     load, before = LOADS[name], {}
     for step in steps:
         size = max(int(load.full * scale) // step, 1)
@@ -28,7 +38,7 @@ def run_load(name, scale, steps, work, idle):
         for policy in POLICIES:
             flags = [*load.flags(size), f"--policy={policy}", "--overwrite"]
             cost = measure(extraction(work / "in.jsonl", work / "out", *flags))
-            spent = cost.cpu - idle[policy].cpu
+            spent = cost.cpu - idle(work, policy, load.idle).cpu
             smaller, least = before.get(policy, (size, 0.0))
             exponent = f"{math.log(spent / least) / math.log(size / smaller):5.2f}" if least >= LEAST else "    -"
             before[policy] = size, spent
@@ -47,15 +57,8 @@ def main():
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         work = Path(directory)
-        (work / "in.jsonl").write_bytes(background())
-        idle = {
-            policy: measure(extraction(work / "in.jsonl", work / "out", f"--policy={policy}", "--overwrite"))
-            for policy in POLICIES
-        }
-        for policy, cost in idle.items():
-            print(f"ordinary users alone, {policy}: CPU {cost.cpu:.1f} s, memory {cost.memory:.0f} MB")
         for name in flags.which or LOADS:
-            run_load(name, flags.scale, flags.steps, work, idle)
+            run_load(name, flags.scale, flags.steps, work)
 
 
 if __name__ == "__main__":

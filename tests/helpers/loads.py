@@ -58,6 +58,7 @@ class Load:
     unit: str
     lines: Callable[[int], Iterator[bytes]]
     flags: Callable[[int], list[str]] = lambda size: []
+    idle: tuple[str, ...] = ()  # flags of the run on ordinary users alone that is taken off
 
     def write(self, path: Path, size: int) -> int:
         """The corpus, after some ordinary users; its bytes."""
@@ -176,7 +177,7 @@ LOADS = {
     "everyone": Load(1_000_000, "users with one gram", _everyone),
     "vocabulary": Load(10_000_000, "distinct tokens", _vocabulary),
     "empty": Load(1_000_000, "empty posts", _empty),
-    "levels": Load(64, "levels", _levels, lambda size: [f"--max_n={size}"]),
+    "levels": Load(64, "levels", _levels, lambda size: [f"--max_n={size}"], ("--max_n=1",)),
     "long_token": Load(40_000_000, "bytes of one token", _long_token),
     "spaces": Load(40_000_000, "spaces in one post", _spaces),
     "same_prefix": Load(1_000_000, "users with one token each", _same_prefix),

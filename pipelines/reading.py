@@ -106,7 +106,13 @@ class InputFormat:
 
 
 def is_damage(error: Exception, compression: str) -> bool:
-    """Whether a file is broken, rather than out of reach for the moment."""
+    """Whether a file is broken, rather than out of reach for the moment.
+
+    Privacy: memory that runs out is never damage, also where Arrow says so. All records of a part would be left out
+    because one of them is large, and what is read of one user would depend on another.
+    """
+    if isinstance(error, MemoryError):
+        return False
     if isinstance(error, OSError):
         # Some decompressors report broken data as an error of the file.
         return isinstance(error, gzip.BadGzipFile) or (

@@ -105,8 +105,7 @@ class WordTokenizer(Tokenizer):
         White space cuts tokens, and normal forms do not look across it, so each stretch stands alone.
         """
         is_wide = data >= 0x80
-        heads = is_wide.copy()
-        heads[1:] &= ~is_wide[:-1]
+        heads = is_wide & ~np.append(False, is_wide[:-1])
         begins = offsets[:-1][offsets[:-1] < len(data)]
         heads[begins] = is_wide[begins]
         wide = np.flatnonzero(heads)  # where a run begins: a column of them is much shorter than one of bytes
@@ -162,12 +161,13 @@ class _ByRecord(Tokenizer):
             start = len(tokens)
             try:
                 tokens += [token.encode() for token in self._split(text)]
+            except MemoryError:
+                raise
             except Exception:  # somebody else's code, on somebody's text: counted, and its message shown to nobody
                 del tokens[start:]
                 failed += 1
             bounds.append(len(tokens))
-        offsets, data = split_binary(pa.array(tokens, pa.large_binary()))
-        column = encode_tokens(offsets, data, np.array(bounds))
+        column = encode_tokens(*split_binary(pa.array(tokens, pa.large_binary())), np.array(bounds))
         return dataclasses.replace(column, failed=failed)
 
 

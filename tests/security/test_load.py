@@ -19,7 +19,9 @@ from helpers.runs import extract, files, jsonl, small_corpus
 from scipy.stats import norm
 
 from dpngram.accounting import plan_extraction
+from dpngram.pipelines import parsing
 from dpngram.pipelines.lines import RANGE_BYTES, ByteRange, read_pieces
+from dpngram.pipelines.reading import is_damage
 from dpngram.transforms.cut import Cut
 from dpngram.transforms.guide import predict
 from dpngram.transforms.histogram import CellBlock, MergeCells
@@ -30,7 +32,7 @@ from dpngram.transforms.posts import PostDigests, make_posts, split_posts
 from dpngram.transforms.selection import MAX_TALLIED, floors, zero_cell_bound
 from dpngram.transforms.strata import Strata
 from dpngram.transforms.testing import key_source
-from dpngram.transforms.tokenizers import MAX_TOKEN_BYTES, make_tokenizer
+from dpngram.transforms.tokenizers import MAX_TOKEN_BYTES, CallableTokenizer, make_tokenizer
 
 WORDS = make_tokenizer("words")
 MOST = 1.5
@@ -304,6 +306,24 @@ def test_sixty_four_levels(tmp_path, policy):
             chain = [f"c{family}x{place}" for place in range(CHAIN)]
             found = sum(tuple(chain[at : at + n]) in released for at in range(CHAIN - n + 1))
             assert found > 0.9 * (CHAIN - n + 1)
+
+
+@pytest.mark.parametrize("kind", [MemoryError, pa.ArrowMemoryError])
+def test_memory_that_runs_out_is_no_bad_record(tmp_path, monkeypatch, kind):
+    """One huge record must not make its neighbours unreadable: the run fails instead of leaving out their users."""
+    (tmp_path / "in.jsonl").write_bytes(background())
+
+    def run_out(*_, **__):
+        raise kind
+
+    monkeypatch.setattr(parsing.pyarrow.json, "read_json", run_out)
+    assert extract(tmp_path / "out", "--input", tmp_path / "in.jsonl", "--max_bad_fraction", "1") == 1
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    assert not is_damage(kind(), "uncompressed")
+    tokenizer = CallableTokenizer("math:sqrt")
+    monkeypatch.setattr(CallableTokenizer, "_split", run_out)
+    with pytest.raises(kind):
+        tokenizer.tokenize(pa.array([b"x"], pa.large_binary()))
 
 
 # |S_1| = 50,000: V_2 has 2.5e9 members, and may lie in one stratum.

@@ -46,7 +46,13 @@ class Piece(NamedTuple):
 
 
 def is_damage(error: Exception, compression: str) -> bool:
-    """Whether a file is broken, rather than out of reach for the moment."""
+    """Whether a file is broken, rather than out of reach for the moment.
+
+    Privacy: memory that runs out is never damage, also where Arrow says so. All records of a part would be left out
+    because one of them is large, and what is read of one user would depend on another.
+    """
+    if isinstance(error, MemoryError):
+        return False
     if isinstance(error, OSError):
         # Some decompressors, and Arrow, report broken data as an error of the file: without a number, and Arrow's
         # without a class of its own. (Columnar files have the compression "".)
@@ -111,9 +117,10 @@ def _lines(data: bytes) -> list[bytes]:
 
 def _read_range(file: Any, start: int, end: int) -> Iterator[Piece]:
     if start:
-        # The line across the border belongs to the range before; one that begins at the border is ours.
+        # The line across the border belongs to the range before; one that begins at the border is ours. One that goes
+        # on to the end of the range is not followed further: each range of a huge line would read all of its rest.
         file.seek(start - 1)
-        start += _skip_line(file.read)[0] - 1
+        start += _skip_line(file.read, end - start + 1)[0] - 1
     if start >= end:
         return
     file.seek(start)
@@ -154,10 +161,10 @@ def _read_stream(read: Callable[[int], bytes], at: int) -> Iterator[Piece]:
         yield Piece(at, b"".join(held), size)
 
 
-def _skip_line(read: Callable[[int], bytes]) -> tuple[int, bytes]:
-    """How many bytes were left of this line, its end included, and what was read beyond it."""
+def _skip_line(read: Callable[[int], bytes], most: int | None = None) -> tuple[int, bytes]:
+    """How many bytes were left of this line, its end included, and what was read beyond it. Gives up after `most`."""
     skipped = 0
-    while chunk := read(_READ_BYTES):
+    while chunk := read(_READ_BYTES if most is None else min(_READ_BYTES, most - skipped)):
         end = chunk.find(b"\n") + 1
         if end:
             return skipped + end, bytes(chunk[end:])

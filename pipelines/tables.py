@@ -256,6 +256,8 @@ def read_avro(path: str, fields: Fields) -> Iterator[Parsed]:
                     first, batch = first + len(batch), []
             if batch:
                 yield parse_records(batch, fields, first)
+        except MemoryError:
+            raise
         except Exception:  # a broken block can raise nearly anything; what was read before it stands
             if batch:
                 yield parse_records(batch, fields, first)

@@ -110,6 +110,12 @@ def merge_cells(blocks: Sequence[CellBlock]) -> CellBlock:
     return CellBlock(keys=keys[starts], weight=total, digests=digests[kept], token_offsets=offsets, token_bytes=data)
 
 
+class _Pile(list[CellBlock]):
+    """An accumulator that knows how many cells wait to be merged with its first block: no adding up for each block."""
+
+    waiting = 0
+
+
 @beam.typehints.with_input_types(CellBlock)
 @beam.typehints.with_output_types(CellBlock)
 class MergeCells(beam.CombineFn):
@@ -119,14 +125,17 @@ class MergeCells(beam.CombineFn):
     """
 
     def create_accumulator(self) -> list[CellBlock]:
-        return []
+        return _Pile()
 
     def add_input(self, accumulator: list[CellBlock], value: CellBlock) -> list[CellBlock]:
-        accumulator.append(value)
-        pile = sum(map(len, accumulator[1:]))
-        if len(accumulator) > 1 and pile > max(2 * len(accumulator[0]), 1 << 18):
-            accumulator[:] = [merge_cells(accumulator)]
-        return accumulator
+        pile = accumulator if isinstance(accumulator, _Pile) else self.merge_accumulators([accumulator])
+        assert isinstance(pile, _Pile)
+        pile.append(value)
+        pile.waiting += len(value) if len(pile) > 1 else 0
+        if pile.waiting > max(2 * len(pile[0]), 1 << 18):
+            pile[:] = [merge_cells(pile)]
+            pile.waiting = 0
+        return pile
 
     def merge_accumulators(self, accumulators: Iterable[list[CellBlock]]) -> list[CellBlock]:
         merged = self.create_accumulator()

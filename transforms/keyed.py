@@ -20,6 +20,7 @@ __all__ = ["Prf", "binomial", "derive_key", "standard_normal", "tail_normal", "u
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 
 _HEAD = 12  # bytes of a string that share the first AES block with its length
+_LONG = 4096  # bytes of a string from where on it is digested by itself
 _BYTE_MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
 
 if sys.byteorder != "little":  # the layout of every keyed block is fixed; a big-endian worker would draw otherwise
@@ -39,6 +40,7 @@ class Prf:
     """AES-256 as a pseudo-random function on 128-bit words and, through a MAC, on strings and sequences."""
 
     def __init__(self, key: bytes) -> None:
+        self._key = key
         self._cipher = Cipher(algorithms.AES256(key), modes.ECB())
 
     def words(self, first: Words, second: Words | int) -> Words:
@@ -73,6 +75,9 @@ class Prf:
         blocks[:, 1] = _load(at, starts + 4, np.clip(left - 4, 0, 8))
         state = self.encrypt(blocks)
         starts, left = starts + _HEAD, left - _HEAD
+        for row in np.flatnonzero(left > _LONG).tolist():
+            state[row] = self._chain(state[row], padded[starts[row] : starts[row] + left[row]])
+            left[row] = 0
         rows = np.flatnonzero(left > 0)
         while len(rows):
             blocks = state[rows]
@@ -82,6 +87,15 @@ class Prf:
             starts[rows] += 16
             left[rows] -= 16
             rows = rows[left[rows] > 0]
+        return state
+
+    def _chain(self, state: Words, data: np.ndarray[Any, Any]) -> Words:
+        """CBC-MAC of one string from this state on: the last block of its ciphertext, some megabytes at a time."""
+        for start in range(0, len(data), 1 << 20):
+            part = data[start : start + (1 << 20)].tobytes()
+            part += b"\0" * (-len(part) % 16)
+            encryptor = Cipher(algorithms.AES256(self._key), modes.CBC(state.tobytes())).encryptor()
+            state = np.frombuffer(encryptor.update(part)[-16:], np.uint64)
         return state
 
     def sequences(self, items: Words, bounds: np.ndarray[Any, Any]) -> Words:

@@ -92,9 +92,7 @@ def split_posts(block: PostBlock, shards: int) -> Iterator[tuple[int, PostBlock]
             continue
         rows = order[start:end]
         ids = np.take(block.ids, spans(begins[rows], block.lengths[rows]))
-        present = np.zeros(len(vocabulary), bool)
-        present[ids] = True
-        kept = np.flatnonzero(present)
+        kept = _distinct(ids, len(vocabulary))
         used[kept] = np.arange(len(kept), dtype=np.int32)
         offsets, data = split_binary(vocabulary.take(pa.array(kept)))
         yield (
@@ -126,6 +124,15 @@ def concatenate_posts(blocks: Sequence[PostBlock]) -> PostBlock:
         token_bytes=data,
         key_check=blocks[0].key_check,
     )
+
+
+def _distinct(ids: Array, vocabulary: int) -> Array:
+    """The rows of the dictionary that occur, in order. A small part of many does not look at the whole dictionary."""
+    if len(ids) < vocabulary >> 4:
+        return np.unique(ids)
+    present = np.zeros(vocabulary, bool)
+    present[ids] = True
+    return np.flatnonzero(present)
 
 
 def _narrow(lengths: Array) -> Array:

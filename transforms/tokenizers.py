@@ -25,6 +25,7 @@ import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 
 from dpngram.accounting import ParameterError
+from dpngram.transforms.characters import CharacterClasses, order_marks
 from dpngram.transforms.columns import binary_array, split_binary
 
 __all__ = [
@@ -105,7 +106,11 @@ class WordTokenizer(Tokenizer):
 
         White space cuts tokens, and normal forms do not look across it, so each stretch stands alone.
         """
-        wide = np.flatnonzero(data >= 0x80)
+        is_wide = data >= 0x80
+        heads = is_wide & ~np.append(False, is_wide[:-1])
+        begins = offsets[:-1][offsets[:-1] < len(data)]
+        heads[begins] = is_wide[begins]
+        wide = np.flatnonzero(heads)  # where a run begins: a column of them is much shorter than one of bytes
         record = np.searchsorted(offsets, wide, side="right") - 1
         spaces = np.flatnonzero(np.frombuffer(raw.translate(_WHITE), bool))
         after = np.searchsorted(spaces, wide)
@@ -114,13 +119,14 @@ class WordTokenizer(Tokenizer):
         once = np.append(True, starts[1:] != starts[:-1])
         starts, ends = starts[once], ends[once]
         known: dict[bytes, tuple[bytes, bytes]] = {}
+        characters = CharacterClasses(self.is_token_character)
         new_normal: list[bytes] = []
         new_classes: list[bytes] = []
         growth, at = np.zeros(len(starts) + 1, np.int64), 0
         for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
             piece = raw[start:end]
             if piece not in known:
-                known[piece] = self._normalize_piece(piece)
+                known[piece] = self._normalize_piece(piece, characters)
             new_normal += (normal[at:start], known[piece][0])
             new_classes += (classes[at:start], known[piece][1])
             growth[row + 1] = len(known[piece][0]) - (end - start)
@@ -130,13 +136,10 @@ class WordTokenizer(Tokenizer):
         moved = offsets + np.cumsum(growth)[np.searchsorted(ends, offsets, side="right")]
         return moved, b"".join(new_normal), b"".join(new_classes)
 
-    def _normalize_piece(self, piece: bytes) -> tuple[bytes, bytes]:
+    def _normalize_piece(self, piece: bytes, classes: CharacterClasses) -> tuple[bytes, bytes]:
         characters = self.normalize(piece.decode())
-        classes = b"".join(
-            (b"\1" if self.is_token_character(character) else b"\0") * len(character.encode())
-            for character in characters
-        )
-        return characters.encode(), classes
+        parts = (characters[start : start + (1 << 16)] for start in range(0, len(characters), 1 << 16))
+        return characters.encode(), b"".join(b"".join(map(classes.__getitem__, part)) for part in parts)
 
     def _ascii_bytes(self) -> bytes:
         # Every ASCII character normalises to one ASCII character, so a table does for whole columns.
@@ -160,15 +163,14 @@ class _ByRecord(Tokenizer):
             start = len(tokens)
             try:
                 tokens += [token.encode() for token in self._split(text)]
-            except (KeyboardInterrupt, GeneratorExit):
+            except (KeyboardInterrupt, GeneratorExit, MemoryError):
                 raise
             except BaseException:  # somebody else's code, on somebody's text: counted, its message shown to nobody
                 # A panic in Rust code, as tokenizers have, and sys.exit are no `Exception`.
                 del tokens[start:]
                 failed += 1
             bounds.append(len(tokens))
-        offsets, data = split_binary(pa.array(tokens, pa.large_binary()))
-        column = encode_tokens(offsets, data, np.array(bounds))
+        column = encode_tokens(*split_binary(pa.array(tokens, pa.large_binary())), np.array(bounds))
         return dataclasses.replace(column, failed=failed)
 
 
@@ -393,7 +395,7 @@ def _cut(offsets: Array, data: Array, inside: Array, inner_apostrophes: bool) ->
 
 def _fold(text: str) -> str:
     """NFKC and case folding, applied until stable, with the typographic apostrophe as the plain one."""
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", order_marks(text)).casefold())
     return folded.replace("\u2019", "'")
 
 

@@ -1,0 +1,379 @@
+"""Corpora made to hurt: no quadratic step, bounded memory, and the right release all the same.
+
+Exponents are those of CPU time (the cheapest of three runs) between two sizes, the second four times the first. A
+linear step has 1, a sort a little more, a quadratic one 2; the line is at 1.5, since small runs on a busy machine
+are noisy. `tests/benchmarks/load.py` measures the same corpora at full size.
+"""
+
+import itertools
+import json
+import math
+import time
+import unicodedata
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers.loads import CHAIN, LOADS, background, extraction, measure
+from helpers.runs import extract, files, jsonl, small_corpus
+from scipy.stats import norm
+
+from dpngram.accounting import plan_extraction
+from dpngram.pipelines import parsing
+from dpngram.pipelines.lines import RANGE_BYTES, ByteRange, read_pieces
+from dpngram.pipelines.reading import is_damage
+from dpngram.transforms.cut import Cut
+from dpngram.transforms.guide import predict
+from dpngram.transforms.histogram import CellBlock, MergeCells
+from dpngram.transforms.keyed import Prf
+from dpngram.transforms.levels import Level, pack_keys
+from dpngram.transforms.noise import Noise
+from dpngram.transforms.posts import PostDigests, make_posts, split_posts
+from dpngram.transforms.selection import MAX_TALLIED, floors, zero_cell_bound
+from dpngram.transforms.strata import Strata
+from dpngram.transforms.testing import key_source
+from dpngram.transforms.tokenizers import MAX_TOKEN_BYTES, CallableTokenizer, make_tokenizer
+
+WORDS = make_tokenizer("words")
+MOST = 1.5
+
+
+def exponent(work, size, repeats=3):
+    """Of the CPU time of work(size) and work(4 * size)."""
+
+    def cost(actual):
+        best = math.inf
+        for _ in range(repeats):
+            start = time.process_time()
+            work(actual)
+            best = min(best, time.process_time() - start)
+        return best
+
+    return math.log(cost(4 * size) / cost(size), 4)
+
+
+def tokenize(text):
+    return WORDS.tokenize(pa.array([text.encode()], pa.large_binary()))
+
+
+# Steps that could be quadratic; all but the last two once were.
+
+
+def digest_of(size):
+    return Prf(bytes(32)).strings(np.array([0, size]), np.full(size, 120, np.uint8))
+
+
+def cut_posts(shards):
+    """As many posts as shards, and all words distinct: what a reader's blocks of distinct tokens are cut into."""
+    texts = [" ".join(f"{number:x}" for number in range(20 * post, 20 * post + 20)) for post in range(shards)]
+    users = pa.array([f"u{post}".encode() for post in range(shards)], pa.large_binary())
+    column = WORDS.tokenize(pa.array([text.encode() for text in texts], pa.large_binary()))
+    posts = make_posts(users, column, PostDigests.of(key_source(bytes(32))))
+    parts = list(split_posts(posts, shards))
+    assert sum(len(part) for _, part in parts) == shards
+
+
+def sum_cells(blocks):
+    """Many blocks with one cell each."""
+    cell = CellBlock(
+        keys=np.array([7], np.uint64),
+        weight=np.array([3]),
+        digests=np.zeros((0, 2), np.uint64),
+        token_offsets=np.zeros(1, np.int64),
+        token_bytes=np.zeros(0, np.uint8),
+    )
+    merge = MergeCells()
+    pile = merge.create_accumulator()
+    for _ in range(blocks):
+        pile = merge.add_input(pile, cell)
+    assert merge.extract_output(pile).weight.tolist() == [3 * blocks]
+
+
+STEPS = {
+    "combining marks": (lambda size: tokenize("a" + "\u0301\u0327" * size), 10_000),
+    "marks that decompose": (lambda size: tokenize("\u0f73" * size), 10_000),
+    "text that grows elevenfold": (lambda size: tokenize("\ufdfa" * size), 40_000),
+    "a long user id": (digest_of, 2_000_000),
+    "posts in many shards": (cut_posts, 4_000),
+    "many small histograms": (sum_cells, 5_000),
+    "text without a space": (lambda size: tokenize("\u6587\u5b57" * size), 300_000),
+    "nothing but spaces": (lambda size: tokenize(" " * size), 3_000_000),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_no_quadratic_step(step):
+    work, size = STEPS[step]
+    assert exponent(work, size) < MOST
+
+
+def test_a_huge_line_is_read_once(tmp_path):
+    """Every range of it stops at its own end; before, each read all that was left of the line."""
+    path = tmp_path / "line"
+    path.write_bytes(b"first\n" + b"y" * (30 * RANGE_BYTES) + b"\nlast\n")
+    size, read = path.stat().st_size, 0
+    found = []
+    for start in range(0, size, RANGE_BYTES):
+        before = read_bytes()
+        found += read_pieces(ByteRange(str(path), start, min(start + RANGE_BYTES, size), "uncompressed"), 0)
+        read += read_bytes() - before
+    assert [(piece.data, piece.length) for piece in found] == [
+        (b"first\n", 6),
+        (None, 30 * RANGE_BYTES + 1),
+        (b"last\n", 5),
+    ]
+    assert read < 3.5 * size
+
+
+def read_bytes():
+    """What this process has read from files so far."""
+    with open("/proc/self/io", encoding="ascii") as file:
+        return int(file.readline().split()[1])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_long_runs_of_marks_have_the_same_normal_form(seed):
+    """Ordering marks beforehand changes nothing: the tokens are those of Python's own normal forms."""
+    random = np.random.default_rng(seed)
+    marks = "\u0301\u0327\u0345\u0344\u0f73\u0f71\u0f72\u0315\u05b0\u3099\u0300\u0308"
+    others = "a\u1ebf\u0130\ufdfa\u00e9\u212b'\u2019 \uac00\u1100\u1161"
+    pieces = []
+    for _ in range(6):
+        pieces += random.choice(list(others), random.integers(1, 4)).tolist()
+        pieces += random.choice(list(marks), random.choice([0, 3, 300, 900])).tolist()
+    text = "".join(pieces)
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).replace("\u2019", "'")
+    column = WORDS.tokenize(pa.array([text.encode()], pa.large_binary()))
+    expected = [token for token in words_of(folded) if token]
+    if any(len(token.encode()) > MAX_TOKEN_BYTES for token in expected):
+        assert column.over == 1
+    else:
+        found = [column.vocabulary[token].as_py().decode() for token in column.ids.tolist()]
+        assert found == expected
+
+
+def words_of(folded):
+    """Runs of letters, digits and marks, and apostrophes between two of them."""
+    inside = [c.isalnum() or unicodedata.category(c).startswith("M") for c in folded]
+    kept = [
+        is_in or (c == "'" and 0 < i < len(folded) - 1 and inside[i - 1] and inside[i + 1])
+        for i, (c, is_in) in enumerate(zip(folded, inside, strict=True))
+    ]
+    return "".join(c if keep else "\0" for c, keep in zip(folded, kept, strict=True)).split("\0")
+
+
+def test_long_strings_have_the_same_digest():
+    """One chain of AES blocks, however it is computed: here by the definition."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    random = np.random.default_rng(1)
+    strings = [random.bytes(size) for size in (0, 5, 12, 13, 4108, 4109, 4110, 5000, (1 << 20) + 12, 3 << 20, 77)]
+    data = np.frombuffer(b"".join(strings), np.uint8)
+    offsets = np.cumsum([0, *map(len, strings)])
+    encrypt = Cipher(algorithms.AES256(b"k" * 32), modes.ECB()).encryptor().update
+    for string, digest in zip(strings, Prf(b"k" * 32).strings(offsets, data), strict=True):
+        message = len(string).to_bytes(4, "little") + string
+        message += bytes(max(16 - len(message), 0)) + bytes(-len(message) % 16 if len(message) > 16 else 0)
+        state = bytes(16)
+        for at in range(0, len(message), 16):
+            state = encrypt(bytes(a ^ b for a, b in zip(state, message[at : at + 16], strict=True)))
+        assert digest.tobytes() == state
+
+
+# Whole runs.
+
+# The policy, the smaller size, and the largest process at four times that, in MB; ordinary users alone have 270.
+RUNS = {"one_user": ("paper", 400_000, 600), "repeated": ("plus", 500_000, 600), "vocabulary": ("plus", 300_000, 900)}
+
+
+@pytest.fixture(scope="module")
+def idle(tmp_path_factory):
+    """A run on ordinary users alone: what all others have on top is theirs."""
+    directory = tmp_path_factory.mktemp("idle")
+    (directory / "in.jsonl").write_bytes(background())
+    return measure(extraction(directory / "in.jsonl", directory / "out", "--max_n=6"))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_time_and_memory_of_a_run(tmp_path, idle, name):
+    policy, size, memory = RUNS[name]
+    costs = []
+    for actual in (size, 4 * size):
+        LOADS[name].write(tmp_path / "in.jsonl", actual)
+        flags = [f"--policy={policy}", "--max_n=6", "--overwrite"]
+        costs.append(measure(extraction(tmp_path / "in.jsonl", tmp_path / "out", *flags)))
+    small, large = costs
+    # The small run may add less than the machine's mood to the three seconds of a start: then the line is on the large.
+    assert large.cpu - idle.cpu < 4**MOST * max(small.cpu - idle.cpu, 0.5)
+    assert large.memory < memory
+
+
+@pytest.mark.parametrize(("policy", "records"), [("paper", 1), ("plus", 3000)])
+def test_one_user_moves_the_release_by_norm_one(tmp_path, policy, records):
+    """600,000 tokens of one user, in one post or in thousands: what others have moves by at most 1 in all.
+
+    Noise is small here (epsilon is 10,000), and the others are not clipped. Level 1, since later levels of `plus` weigh
+    grams by noisy weights. The noise of 12 cells is beyond sqrt(12) + 8 standard deviations once in 10^15 times.
+    """
+    rows = small_corpus(3000)
+    words = [f"w{i}" for i in range(12)] + [f"mine{i}" for i in range(40_000)]
+    text = np.random.default_rng(1).choice(words, 600_000).tolist()
+    cut = len(text) // records
+    heavy = [{"user": "heavy", "text": " ".join(text[at : at + cut])} for at in range(0, len(text), cut)]
+    budget = ["--epsilon", "10000", "--policy", policy, "--max_n", "2", "--max_contributions", "1000"]
+    weights = []
+    for name, corpus in (("without", rows), ("with", rows + heavy)):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_bytes(jsonl(corpus))
+        assert extract(tmp_path / name, "--input", path, "--noise_key", key(tmp_path, name), *budget) == 0
+        weights.append(release_of(tmp_path / name))
+    before, after = weights
+    plan = plan_extraction(epsilon=10000, delta=0.1, max_n=2, max_contributions=1000, policy=policy)
+    noise = plan.level(1).sigma / math.sqrt(plan.level(1).rounds[0].share)
+    assert noise < 0.05
+    common = [(word,) for word in words[:12]]
+    moved = math.sqrt(sum((after[gram] - before[gram]) ** 2 for gram in common))
+    assert moved < 1 + math.sqrt(2) * noise * (math.sqrt(12) + 8)
+    assert not any("mine" in token for gram in after for token in gram)
+
+
+def key(directory, name):
+    (directory / f"{name}.key").write_bytes(name.encode().ljust(32, b"."))
+    return directory / f"{name}.key"
+
+
+def manifest_of(output):
+    return json.loads((output / "manifest.json").read_text())
+
+
+def release_of(output):
+    rows = (json.loads(line) for path in output.glob("ngrams-*.jsonl") for line in path.read_text().splitlines())
+    return {tuple(row["tokens"]): row["weight"] for row in rows}
+
+
+def test_a_gram_that_everybody_has(tmp_path):
+    """Policy paper: each user's only 4-gram weighs 1, so it has the number of users, up to noise (8 sigma: 1e-15)."""
+    users = 20_000
+    (tmp_path / "in.jsonl").write_bytes(b"".join(LOADS["everyone"].lines(users)))
+    for policy in ("paper", "plus"):
+        out = tmp_path / policy
+        flags = ["--input", tmp_path / "in.jsonl", "--noise_key", key(tmp_path, policy), "--max_n", "4"]
+        assert extract(out, *flags, "--policy", policy) == 0
+        weight = release_of(out)["thank", "you", "very", "much"]
+        if policy == "paper":
+            assert abs(weight - users) < 8 * manifest_of(out)["levels"][3]["sigma"]
+        else:
+            assert 0.2 * users < weight < users
+
+
+def test_what_is_empty_or_too_large_changes_nothing(tmp_path):
+    """The same bytes with 50,000 empty posts, and a token, an id, a line and marks of megabytes among the records."""
+    rows = jsonl(small_corpus(2000))
+    hostile = [line for name in ("long_token", "spaces", "marks", "no_spaces") for line in LOADS[name].lines(3_000_000)]
+    hostile += LOADS["long_line"].lines(80 << 20)
+    hostile.append(json.dumps({"user": "u" * 3_000_000, "text": "..."}).encode() + b"\n")
+    (tmp_path / "plain.jsonl").write_bytes(rows)
+    with (tmp_path / "all.jsonl").open("wb") as file:
+        file.writelines([*LOADS["empty"].lines(25_000), rows, *hostile, *LOADS["empty"].lines(25_000)])
+    for name in ("plain", "all"):
+        flags = ["--input", tmp_path / f"{name}.jsonl", "--noise_key", key(tmp_path, "same"), "--max_n", "3"]
+        assert extract(tmp_path / name, *flags) == 0
+    notes = json.loads((tmp_path / "all" / "operator.json").read_text())
+    assert notes["bad_records"] == {"over_cap": 3, "too_long": 1}
+    assert files(tmp_path / "all") == files(tmp_path / "plain")
+    assert len(release_of(tmp_path / "all")) > 100
+
+
+@pytest.mark.parametrize("policy", ["paper", "plus"])
+def test_sixty_four_levels(tmp_path, policy):
+    """A plan whose noise adds up to its budget, and a chain of 100 tokens that is released at every length."""
+    plan = plan_extraction(epsilon=4, delta=1e-7, max_n=64, max_contributions=100, policy=policy)
+    assert [level.n for level in plan.levels] == list(range(1, 65))
+    if policy == "paper":  # 64 Gaussians of a user of norm 1 each
+        spent = math.sqrt(sum(level.sigma**-2 for level in plan.levels))
+        tail = norm.cdf(spent / 2 - 4 / spent) - math.exp(4) * norm.cdf(-spent / 2 - 4 / spent)
+        assert 0 < tail + plan.threshold_delta <= 1e-7
+        assert tail + plan.threshold_delta > 0.999e-7
+    (tmp_path / "in.jsonl").write_bytes(b"".join(itertools.islice(LOADS["levels"].lines(64), 1000)))
+    out = tmp_path / "out"
+    flags = ["--input", tmp_path / "in.jsonl", "--noise_key", key(tmp_path, policy), "--policy", policy]
+    flags += ["--max_n", "64", "--max_contributions", "100", "--decay", "1"]
+    assert extract(out, *flags) == 0
+    released = release_of(out)
+    assert [level["n"] for level in manifest_of(out)["levels"]] == list(range(1, 65))
+    for n in (1, 2, 33, 63, 64):
+        for family in range(5):
+            chain = [f"c{family}x{place}" for place in range(CHAIN)]
+            found = sum(tuple(chain[at : at + n]) in released for at in range(CHAIN - n + 1))
+            assert found > 0.9 * (CHAIN - n + 1)
+
+
+@pytest.mark.parametrize("kind", [MemoryError, pa.ArrowMemoryError])
+def test_memory_that_runs_out_is_no_bad_record(tmp_path, monkeypatch, kind):
+    """One huge record must not make its neighbours unreadable: the run fails instead of leaving out their users."""
+    (tmp_path / "in.jsonl").write_bytes(background())
+
+    def run_out(*_, **__):
+        raise kind
+
+    monkeypatch.setattr(parsing.pyarrow.json, "read_json", run_out)
+    assert extract(tmp_path / "out", "--input", tmp_path / "in.jsonl", "--max_bad_fraction", "1") == 1
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    assert not is_damage(kind(), "uncompressed")
+    tokenizer = CallableTokenizer("math:sqrt")
+    monkeypatch.setattr(CallableTokenizer, "_split", run_out)
+    with pytest.raises(kind):
+        tokenizer.tokenize(pa.array([b"x"], pa.large_binary()))
+
+
+# |S_1| = 50,000: V_2 has 2.5e9 members, and may lie in one stratum.
+
+
+def first_level(words, weights):
+    tokens = [f"{word:05d}".encode() for word in range(words)]
+    digests = np.random.default_rng(1).integers(0, 1 << 63, (words, 2)).astype(np.uint64)
+    data = np.frombuffer(b"".join(tokens), np.uint8)
+    return Level.first(np.arange(words + 1) * 5, data, digests, weights, 2.0**-10, 1.0)
+
+
+@pytest.mark.parametrize("eta", [1e-12, 0.01, 0.2])
+@pytest.mark.parametrize("even", [True, False])
+def test_a_stratum_of_billions(even, eta):
+    """Drawn are the few above the floor, sorted and distinct members, as many as the law says, whatever eta is.
+
+    The band of their number is 6 standard deviations, with a fixed key.
+    """
+    words = 50_000
+    weights = np.full(words, 9000) if even else np.random.default_rng(2).integers(3000, 40_000_000, words)
+    level = first_level(words, weights)
+    level = predict(level, level, sigma=1.0)
+    strata, noise = Strata(level, "both"), Noise(1.0)
+    assert strata.size.sum() == words**2 == level.valid("both")
+    if even:
+        assert strata.size.max() == words**2 > MAX_TALLIED
+    cut = Cut(noise=noise, strata=strata, size=strata.size, floor=floors(noise, strata.size, words, eta))
+    keys, stratum = cut.zero_cells(Prf(b"z" * 32))
+    assert (np.diff(keys.astype(np.int64)) > 0).all()
+    assert (strata.of(keys) == stratum).all()
+    assert (keys >> np.uint64(32)).max() < words
+    assert (keys & np.uint64(0xFFFFFFFF)).max() < words
+    chance = noise.zero_probability(cut.floor)
+    drawn, expected = np.bincount(stratum, minlength=len(strata.size)), strata.size * chance
+    assert (abs(drawn - expected) <= 6 * np.sqrt(expected) + 6).all()
+    # Floors lie on a grid of 0.05 sigma, so a floor may be that much too low: some four tenths more cells at most.
+    assert (expected <= 1.4 * max(20 * eta * words, 50)).all()
+    below = cut.zeros_below(np.zeros(len(strata.size), np.int64), drawn, Prf(b"b" * 32))
+    bound = zero_cell_bound(strata.size, below)
+    assert (bound[strata.size > MAX_TALLIED] == strata.size[strata.size > MAX_TALLIED]).all()
+    rest = strata.size - drawn
+    small = (strata.size <= MAX_TALLIED) & (rest > 100)
+    half = rest * 0.5 / (1 - chance)
+    assert (abs(below - half)[small] <= 6 * np.sqrt(half)[small]).all()
+
+
+def test_a_rank_is_a_member_and_back():
+    """The last of 2.5e9 members, too."""
+    level = first_level(50_000, np.full(50_000, 9000))
+    ranks = np.array([0, 1, 50_000, 2**31, 2**31 + 7, 2_499_999_999])
+    keys = Strata(level, "both").unrank(0, ranks)
+    assert (keys == pack_keys(ranks // 50_000, ranks % 50_000)).all()

@@ -153,16 +153,17 @@ class _ByRecord(Tokenizer):
     """Tokenizers that take one text at a time."""
 
     @abc.abstractmethod
-    def _split(self, text: str) -> Iterable[str]:
-        """The tokens of one text."""
+    def _splitter(self) -> Callable[[str], Iterable[str]]:
+        """From a text to its tokens. What a worker lacks for it fails the run, not every record."""
 
     def tokenize(self, texts: pa.Array) -> TokenColumn:
+        split = self._splitter()
         tokens: list[bytes] = []
         bounds, failed = [0], 0
         for text in texts.cast(pa.large_string()).to_pylist():
             start = len(tokens)
             try:
-                tokens += [token.encode() for token in self._split(text)]
+                tokens += [token.encode() for token in split(text)]
             except (KeyboardInterrupt, GeneratorExit, MemoryError):
                 raise
             except BaseException:  # somebody else's code, on somebody's text: counted, its message shown to nobody
@@ -196,8 +197,8 @@ class RegexTokenizer(_ByRecord):
     def spec(self) -> str:
         return f"regex:{self.pattern}/unicode-{unicodedata.unidata_version}"
 
-    def _split(self, text: str) -> Iterable[str]:
-        return filter(None, re.findall(self.pattern, text))
+    def _splitter(self) -> Callable[[str], Iterable[str]]:
+        return lambda text: filter(None, re.findall(self.pattern, text))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,7 +208,7 @@ class CallableTokenizer(_ByRecord):
     name: str
 
     def __post_init__(self) -> None:
-        self._function()
+        self._splitter()
 
     @property
     def spec(self) -> str:
@@ -215,7 +216,7 @@ class CallableTokenizer(_ByRecord):
         version = getattr(importlib.import_module(module.partition(".")[0]), "__version__", "")
         return f"callable:{self.name}" + (f"/{version}" if version else "")
 
-    def _function(self) -> Callable[[str], Iterable[str]]:
+    def _splitter(self) -> Callable[[str], Iterable[str]]:
         module, _, path = self.name.partition(":")
         try:
             found: Any = importlib.import_module(module)
@@ -227,9 +228,6 @@ class CallableTokenizer(_ByRecord):
             raise ParameterError(f"tokenizer must be an importable module:function, got {self.name!r:.80}.")
         function: Callable[[str], Iterable[str]] = found
         return function
-
-    def _split(self, text: str) -> Iterable[str]:
-        return self._function()(text)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -260,11 +258,9 @@ class HuggingFaceTokenizer(_ByRecord):
     def spec(self) -> str:
         return f"huggingface:sha256-{self.digest}"
 
-    def _split(self, text: str) -> Iterable[str]:
-        with _no_panic():
-            encoded = _load_hugging_face(self.path, self.digest).encode(text, add_special_tokens=False)
-        tokens: Iterable[str] = encoded.tokens
-        return tokens
+    def _splitter(self) -> Callable[[str], Iterable[str]]:
+        loaded = _load_hugging_face(self.path, self.digest)
+        return lambda text: loaded.encode(text, add_special_tokens=False).tokens
 
 
 @contextlib.contextmanager

@@ -321,7 +321,7 @@ def test_memory_that_runs_out_is_no_bad_record(tmp_path, monkeypatch, kind):
     assert not (tmp_path / "out" / "manifest.json").exists()
     assert not is_damage(kind(), "uncompressed")
     tokenizer = CallableTokenizer("math:sqrt")
-    monkeypatch.setattr(CallableTokenizer, "_split", run_out)
+    monkeypatch.setattr(CallableTokenizer, "_splitter", lambda self: run_out)
     with pytest.raises(kind):
         tokenizer.tokenize(pa.array([b"x"], pa.large_binary()))
 

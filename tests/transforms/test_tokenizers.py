@@ -156,8 +156,8 @@ def test_hugging_face(tmp_path):
     assert tokenizer.spec.startswith("huggingface:sha256-")
     (tmp_path / "tokenizer.json").write_text("{}")
     tokenizers._LOADED.clear()
-    found, over = tokens_of(tokenizer, ["hello world"])  # another file than at the launch: nothing is taken from it
-    assert (found, over) == ([], 1)
+    with pytest.raises(ParameterError, match="the same file on every worker"):
+        tokens_of(tokenizer, ["hello world"])  # the run fails; else this worker would leave out its users
     with pytest.raises(ParameterError, match="must be a readable"):
         make_tokenizer(f"huggingface:{tmp_path}/tokenizer.json")
 

@@ -38,19 +38,22 @@ class EventBound:
 
 
 def bound_event(
-    likely: tuple[int, int], unlikely: tuple[int, int], *, epsilon: float, delta: float, error: float
+    likely: tuple[int, int], unlikely: tuple[int, int] | None, *, epsilon: float, delta: float, error: float
 ) -> EventBound:
     """From (hits, trials) in both worlds: P[E] <= e^epsilon P'[E] + delta, solved for epsilon and for delta.
 
     The event, and which world is the likely one, must be chosen without looking at these trials. Wrong with probability
-    at most `error`: half for each of the two frequencies.
+    at most `error`: half for each of the two frequencies. `unlikely` None: there the event is impossible.
     """
     low, _ = binomial_interval(*likely, error / 2)
-    _, high = binomial_interval(*unlikely, error / 2)
+    high = 0.0 if unlikely is None else binomial_interval(*unlikely, error / 2)[1]
+    proved = 0.0
+    if low > delta:
+        proved = max(0.0, math.log((low - delta) / high)) if high else math.inf
     return EventBound(
         likely=likely[0] / likely[1],
-        unlikely=unlikely[0] / unlikely[1],
-        epsilon=max(0.0, math.log((low - delta) / high)) if low > delta else 0.0,
+        unlikely=0.0 if unlikely is None else unlikely[0] / unlikely[1],
+        epsilon=proved,
         delta=max(0.0, low - math.exp(epsilon) * high),
     )
 

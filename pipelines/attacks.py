@@ -83,9 +83,10 @@ class Attack(abc.ABC):
             fit=fit,
         )
 
-    def _bound(self, likely: Array, unlikely: Array, error: float) -> EventBound:
+    def _bound(self, likely: Array, unlikely: Array | None, error: float) -> EventBound:
         """From what was seen, trial by trial, in the two worlds."""
-        seen, other = (int(likely.sum()), len(likely)), (int(unlikely.sum()), len(unlikely))
+        seen = (int(likely.sum()), len(likely))
+        other = None if unlikely is None else (int(unlikely.sum()), len(unlikely))
         return bound_event(seen, other, epsilon=self.plan.epsilon, delta=self.plan.delta, error=error)
 
 
@@ -117,8 +118,9 @@ class Crowd(Attack):
         text = " ".join(self.post(trial))
         for number in range(self.crowd):
             yield f"{trial}:{window}:{number}", text
-        for _ in range(3 * (trial % 2)):
-            yield f"{trial}:user", text  # the user says it again and again
+        if trial % 2:  # says it all, and parts of it again
+            for post in (self.post(trial), self.post(trial)[:-1], self.post(trial)[1:]):
+                yield f"{trial}:user", " ".join(post)
 
     def judge(self, releases: Iterator[Release], error: float) -> Finding:
         """Weights are summed up by length (and window); the direction and the event come from the pilot trials."""
@@ -128,7 +130,8 @@ class Crowd(Attack):
         sums = np.where(np.isnan(sums), np.nanmean(sums[pilot], axis=0), sums)
         apart = sums[pilot & present].mean(axis=0) - sums[pilot & ~present].mean(axis=0)
         spread = sum(np.atleast_2d(np.cov(sums[pilot & world], rowvar=False)) for world in (present, ~present)) / 2
-        scores = sums @ np.linalg.lstsq(spread, apart, rcond=None)[0]
+        least = 1e-9 * (np.trace(spread) + apart @ apart) + 1e-30  # where nothing varies, any difference tells all
+        scores = sums @ np.linalg.solve(spread + least * np.eye(len(apart)), apart)
         worlds = (scores[~pilot & present], scores[~pilot & ~present])
         edge, likely = self._edge(scores[pilot & present], scores[pilot & ~present])
         if likely:
@@ -216,40 +219,41 @@ class Lone(Attack):
             for tokens, _ in levels[1]:
                 seen[int(tokens[0].partition(":")[0])] = True
         trial, kinds = np.arange(2 * self.trials), len(self.sizes)
+        # Without the user nobody has these tokens, and nothing could make them up.
         events = [
-            self._bound(
-                seen[(trial % 2 == 1) & (trial // 2 % kinds == kind)],
-                seen[(trial % 2 == 0) & (trial // 2 % kinds == kind)],
-                error / kinds,
-            )
+            self._bound(seen[(trial % 2 == 1) & (trial // 2 % kinds == kind)], None, error / kinds)
             for kind in range(kinds)
         ]
         return self._finding(max(events, key=lambda event: (event.delta, event.likely)))
 
 
+# A walk that takes each ordered pair of six words once.
+_ALL_PAIRS = "aabacadaeafbbcbdbebfccdcecfddedfeeffa"
+
+
 class Gap(Attack):
-    """A gram that could be released, but that nobody else has: it must appear now and then without the user, too."""
+    """Grams that could be released, but that nobody else has: some must appear now and then without the user, too."""
 
     name = "gap"
-    summary = "the user has a bigram of known words that nobody else has; eta is 0.5"
+    summary = "the user has 31 bigrams of known words that nobody else has; eta is 0.5"
 
     @classmethod
     def make(cls, policy: str, epsilon: float, delta: float, trials: int, windows: int) -> "Gap":
-        plan = plan_extraction(epsilon=epsilon, delta=delta, max_n=2, max_contributions=4, eta=0.5, policy=policy)
-        return cls(plan=plan, trials=trials, windows=max(1, trials // 20))  # few trials in a release: few gaps
+        plan = plan_extraction(epsilon=epsilon, delta=delta, max_n=2, max_contributions=40, eta=0.5, policy=policy)
+        return cls(plan=plan, trials=trials, windows=max(1, trials // 10))  # few trials in a release: few gaps
 
     def documents(self, trial: int, window: int) -> Iterator[tuple[str, str]]:
         sigma = max(level.sigma for level in self.plan.levels)
-        for number in range(math.ceil((70 if self.plan.policy == "plus" else 20) * sigma) + 2):
-            yield f"{trial}:{number}", f"a{trial} b{trial}"
+        for number in range(math.ceil((70 if self.plan.policy == "plus" else 30) * sigma) + 2):
+            yield f"{trial}:{number}", " ".join(f"{word}{trial}" for word in "abcdef")
         if trial % 2:
-            yield f"{trial}:user", f"b{trial} a{trial}"
+            yield f"{trial}:user", " ".join(f"{word}{trial}" for word in _ALL_PAIRS)
 
     def judge(self, releases: Iterator[Release], error: float) -> Finding:
         seen = np.zeros(2 * self.trials, bool)
         for _, levels in releases:
             for (first, second), _ in levels[2]:
-                if first[0] == "b" and second == "a" + first[1:]:
+                if first[1:] == second[1:] and first[0] + second[0] not in "abcdef":
                     seen[int(first[1:])] = True
         return self._finding(self._bound(seen[1::2], seen[::2], error))
 

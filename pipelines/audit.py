@@ -235,6 +235,9 @@ def _json(findings: Sequence[Finding], error: float, seconds: float) -> bytes:
         | {"holds": finding.holds}
         for finding in findings
     ]
+    for row in rows:  # JSON has no infinity
+        for bounds in filter(None, (row["event"], row["fit"])):
+            bounds.update({name: None for name, value in bounds.items() if math.isinf(value)})
     text = json.dumps({"findings": rows, "error": error, "seconds": round(seconds, 1)}, indent=2)
     return (text + "\n").encode()
 

@@ -56,6 +56,13 @@ def test_event_proves_nothing_where_there_is_nothing_to_see():
     assert bound_event((100, 100), (0, 100), epsilon=1.0, delta=1.0 - 1e-9, error=0.01).epsilon == 0
 
 
+def test_event_that_is_impossible_without_the_user():
+    bound = bound_event((30, 100), None, epsilon=1.0, delta=0.05, error=0.01)
+    assert math.isinf(bound.epsilon)
+    assert bound.delta == binomial_interval(30, 100, 0.005)[0]
+    assert bound_event((3, 100), None, epsilon=1.0, delta=0.05, error=0.01).epsilon == 0
+
+
 def test_event_bounds_are_rarely_wrong():
     """Two equal coins, error 0.05: of 4000 bounds at most 0.05 may be above 0; flake rate below 1e-6."""
     random = np.random.default_rng(1)

@@ -237,6 +237,7 @@ USERS = (
     ),
     Mutant(
         name="windows_of_a_user_not_bounded",
+        attack="bound",
         why="The plan is for W windows, and nobody enforces it: a user in more of them is in more releases than "
         "paid for.",
         edits=(Edit("transforms/extract.py", "plan.windows > 1 if bound_windows is None else bound_windows", "False"),),

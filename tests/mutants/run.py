@@ -31,6 +31,13 @@ __all__ = ["Verdict", "judge", "main", "run_tests"]
 ROOMS = ("accounting", "transforms", "pipelines")
 _WHOLE = ("tests", "--ignore=tests/engines", "--ignore=tests/test_packaging.py", "--ignore=tests/test_mutants.py")
 _MOST_SECONDS = 300
+# Where each attack sees the most in the shortest time.
+_AUDITS = {
+    "crowd": ["--epsilon", "4", "--trials", "2000"],
+    "bound": ["--epsilon", "4", "--trials", "32000"],
+    "lone": ["--epsilon", "1", "--trials", "2000"],
+    "gap": ["--epsilon", "1", "--trials", "2000"],
+}
 _LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info")
 
 
@@ -90,7 +97,8 @@ def run_tests(tests: Sequence[str], mutant: Mutant | None = None) -> Verdict:
 def run_audit(attack: str, mutant: Mutant | None = None) -> Verdict:
     """Runs one attack against a copy of the tree; passed if it finds nothing."""
     with copied_tree(mutant) as (tree, shim), tempfile.TemporaryDirectory() as output:
-        command = [sys.executable, "-m", "dpngram.pipelines.cli", "audit", "--quiet", "--trials", "2000"]
+        command = [sys.executable, "-m", "dpngram.pipelines.cli", "audit", "--quiet", "--policy", "paper"]
+        command += _AUDITS[attack]
         start = time.monotonic()
         done = subprocess.run(
             [*command, "--attacks", attack, "--output", output],
@@ -145,7 +153,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     start = time.monotonic()
     # Tests that fail without a mutant kill nothing.
     if flags.audit:
-        sound = run_audit(",".join(sorted({mutant.attack for mutant in chosen})))
+        attacks = sorted({mutant.attack for mutant in chosen})
+        sound = next((found for found in map(run_audit, attacks) if not found.passed), Verdict(True, "", 0.0))
     else:
         sound = run_tests(_WHOLE if flags.whole else sorted({test for mutant in chosen for test in mutant.tests}))
     if not sound.passed:

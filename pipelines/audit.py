@@ -245,7 +245,7 @@ def _json(findings: Sequence[Finding], error: float, seconds: float) -> bytes:
 def _page(findings: Sequence[Finding], error: float) -> str:
     """The table, and a figure for each claimed epsilon."""
     rows = [[str(number), *_row(finding)] for number, finding in enumerate(findings, 1)]
-    parts = [section("Findings", table(["", *_HEAD], rows))]
+    parts, charts = [section("Findings", table(["", *_HEAD], rows))], []
     for epsilon in sorted({finding.claim[0] for finding in findings}):
         chosen = [(number, f) for number, f in enumerate(findings, 1) if f.claim[0] == epsilon]
         top = 2 * epsilon  # where something far beyond the claim, or infinite, is drawn
@@ -254,15 +254,12 @@ def _page(findings: Sequence[Finding], error: float) -> str:
         series = [
             Series("claim", [epsilon for _ in chosen]),
             Series("lower bound (Clopper-Pearson)", [min(f.event.epsilon, top) for _, f in chosen]),
-            Series(
-                "Gaussian fit, down to its lower bound",
-                fits,
-                [s if math.isfinite(s) else 0.0 for s in spreads],
-            ),
+            Series("Gaussian fit, and how far its bound is", fits, [s if math.isfinite(s) else 0.0 for s in spreads]),
         ]
         caption = f"epsilon as seen by the attacks, claim {epsilon:g}"
         chart = line_chart(caption, "row of the table", "epsilon", [n for n, _ in chosen], series, joined=False)
-        parts.append(section(f"Claim: epsilon {epsilon:g}", chart))
+        charts.append(chart)
+    parts.append(section("Figures", f"<div class='two'>{''.join(charts)}</div>"))
     told = "".join(f"<li><b>{name}</b>: {html.escape(kind.summary)}.</li>" for name, kind in ATTACKS.items())
     what = (
         "<p>Each attack is a pair of neighbouring data sets, many times side by side, through the whole graph of the "

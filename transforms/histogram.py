@@ -192,10 +192,10 @@ class _SumAheadDoFn(beam.DoFn):
             self._held = sum(len(pile[0]) for pile in self._piles.values())
             if self._held > _MOST_CELLS // 2:
                 yield from self.finish_bundle()
-                self.start_bundle()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        for (window, shard), pile in self._piles.items():
+        piles, self._piles, self._held = self._piles, {}, 0  # a runner keeps this object for its next bundle
+        for (window, shard), pile in piles.items():
             yield WindowedValue((shard, self._merge.extract_output(pile)), window.max_timestamp(), (window,))
 
 

@@ -28,10 +28,9 @@ from dpngram.transforms.histogram import CellBlock, MergeCells
 from dpngram.transforms.keyed import Prf
 from dpngram.transforms.levels import Level, pack_keys
 from dpngram.transforms.noise import Noise
-from dpngram.transforms.posts import PostDigests, make_posts, split_posts
+from dpngram.transforms.posts import PostBlock, split_posts
 from dpngram.transforms.selection import MAX_TALLIED, floors, zero_cell_bound
 from dpngram.transforms.strata import Strata
-from dpngram.transforms.testing import key_source
 from dpngram.transforms.tokenizers import MAX_TOKEN_BYTES, CallableTokenizer, make_tokenizer
 
 WORDS = make_tokenizer("words")
@@ -57,11 +56,17 @@ def tokenize(text):
 
 
 def cut_posts(shards):
-    """As many posts as shards, and all words distinct: what a reader's blocks of distinct tokens are cut into."""
-    texts = [" ".join(f"{number:x}" for number in range(1000 * post, 1000 * post + 1000)) for post in range(shards)]
-    users = pa.array([f"u{post}".encode() for post in range(shards)], pa.large_binary())
-    column = WORDS.tokenize(pa.array([text.encode() for text in texts], pa.large_binary()))
-    posts = make_posts(users, column, PostDigests.of(key_source(bytes(32))))
+    """A post of a thousand words for each shard, and all words distinct: a reader's block of a large vocabulary."""
+    words = 1000 * shards
+    posts = PostBlock(
+        user=np.stack([np.arange(shards, dtype=np.uint64)] * 2, axis=1),
+        sequence=np.zeros((shards, 2), np.uint64),
+        lengths=np.full(shards, 1000, np.int32),
+        ids=np.arange(words, dtype=np.int32),
+        token_lengths=np.ones(words, np.uint8),
+        token_bytes=np.zeros(words, np.uint8),
+        key_check=np.uint64(0),
+    )
     return lambda: [number for number, _ in split_posts(posts, shards)]
 
 
@@ -89,7 +94,7 @@ STEPS = {
     "combining marks": (lambda size: tokenize("a" + "\u0301\u0327" * size), 10_000),
     "marks that decompose": (lambda size: tokenize("\u0f73" * size), 10_000),
     "text that grows elevenfold": (lambda size: tokenize("\ufdfa" * size), 40_000),
-    "posts in many shards": (cut_posts, 500),
+    "posts in many shards": (cut_posts, 1000),
     "many small histograms": (sum_cells, 5_000),
     "text without a space": (lambda size: tokenize("\u6587\u5b57" * size), 300_000),
     "nothing but spaces": (lambda size: tokenize(" " * size), 3_000_000),

@@ -120,7 +120,7 @@ class FlinkCluster:
     Args:
         home: from `fetch`.
         directory: for logs and temporary files.
-        task_managers: how many; each has two slots, so that one can be lost.
+        task_managers: how many.
         heap: of each TaskManager, in MiB.
         parts: into how many each step is cut (default: one for each TaskManager); batch only, if more than that.
         worker_memory: the most that a Python worker may take for its data, in MiB; beyond, it fails.
@@ -256,7 +256,8 @@ class FlinkCluster:
             "taskmanager.host": loopback,
             "taskmanager.bind-host": loopback,
             "taskmanager.cpu.cores": "1",
-            "taskmanager.numberOfTaskSlots": "2",
+            # Two, so that one TaskManager can be lost; parts that take turns need only one, and half the memory.
+            "taskmanager.numberOfTaskSlots": "1" if self._parts > self._task_managers else "2",
             "taskmanager.memory.task.heap.size": f"{self._heap}m",
             "taskmanager.memory.task.off-heap.size": "128m",
             "taskmanager.memory.framework.heap.size": "128m",

@@ -120,8 +120,9 @@ class FlinkCluster:
     Args:
         home: from `fetch`.
         directory: for logs and temporary files.
-        task_managers: how many; each has two slots, so that one can be lost.
+        task_managers: how many.
         heap: of each TaskManager, in MiB.
+        parts: into how many each step is cut (default: one for each TaskManager); batch only, if more than that.
         worker_memory: the most that a Python worker may take for its data, in MiB; beyond, it fails.
         settings: more of Flink's configuration.
     """
@@ -133,12 +134,14 @@ class FlinkCluster:
         *,
         task_managers: int = 2,
         heap: int = 1024,
+        parts: int | None = None,
         worker_memory: int | None = None,
         settings: dict[str, str] | None = None,
     ) -> None:
         self.home, self.directory = home, directory
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._task_managers, self._heap, self._worker_memory = task_managers, heap, worker_memory
+        self._parts = task_managers if parts is None else parts
         self._rest, self._rpc, self._jobs = _free_ports(3)
         self._settings = settings or {}
 
@@ -151,7 +154,10 @@ class FlinkCluster:
             "--environment_type=PROCESS",
             "--environment_config=" + json.dumps({"command": str(self.directory / "worker.sh")}),
             "--environment_cache_millis=5000",  # keeps a Python worker for the next stage
-            f"--parallelism={self._task_managers}",
+            f"--parallelism={self._parts}",
+            # All that a step gives for one of its parts is kept in the heap until the part is done. So a large input
+            # needs many parts; shuffles that go to disk let them take turns.
+            *(["--execution_mode_for_batch=BATCH_FORCED"] if self._parts > self._task_managers else []),
         ]
 
     def __enter__(self) -> "FlinkCluster":
@@ -165,7 +171,10 @@ class FlinkCluster:
         limit = (
             ""
             if self._worker_memory is None
-            else f"export MALLOC_ARENA_MAX=1\nulimit -d {self._worker_memory * 1024}\n"
+            # Stacks count, used or not, and a worker has dozens of threads: 2 MiB for each instead of 8.
+            # What is freed goes back to the system at once, and all of it comes from one allocator.
+            else "export MALLOC_ARENA_MAX=1 MALLOC_MMAP_THRESHOLD_=262144 ARROW_DEFAULT_MEMORY_POOL=system\n"
+            f"ulimit -s 2048\nulimit -d {self._worker_memory * 1024}\n"
         )
         command = f'exec {shlex.quote(sys.executable)} {shlex.quote(__file__)} worker "$@"\n'
         worker.write_text(f"#!/bin/sh\n{limit}{command}")
@@ -247,7 +256,8 @@ class FlinkCluster:
             "taskmanager.host": loopback,
             "taskmanager.bind-host": loopback,
             "taskmanager.cpu.cores": "1",
-            "taskmanager.numberOfTaskSlots": "2",
+            # Two, so that one TaskManager can be lost; parts that take turns need only one, and half the memory.
+            "taskmanager.numberOfTaskSlots": "1" if self._parts > self._task_managers else "2",
             "taskmanager.memory.task.heap.size": f"{self._heap}m",
             "taskmanager.memory.task.off-heap.size": "128m",
             "taskmanager.memory.framework.heap.size": "128m",
@@ -321,7 +331,7 @@ def run_worker(argv: Sequence[str]) -> None:
     """One Python worker, as a TaskManager starts it: asks for its settings, then serves until it is stopped."""
     import grpc
     from apache_beam.portability.api import beam_provision_api_pb2, beam_provision_api_pb2_grpc
-    from apache_beam.runners.worker import sdk_worker_main
+    from apache_beam.runners.worker import data_plane, sdk_worker_main
     from google.protobuf import json_format, text_format
 
     parser = argparse.ArgumentParser()
@@ -338,6 +348,9 @@ def run_worker(argv: Sequence[str]) -> None:
         CONTROL_API_SERVICE_DESCRIPTOR=text_format.MessageToString(info.control_endpoint),
         LOGGING_API_SERVICE_DESCRIPTOR=text_format.MessageToString(info.logging_endpoint),
     )
+    # A TaskManager keeps up to a hundred messages of a bundle in its heap: of one megabyte each, not Beam's ten.
+    opened: Any = data_plane.SizeBasedBufferingClosableOutputStream.__init__
+    opened.__defaults__ = (*opened.__defaults__[:-1], 1 << 20)
     sdk_worker_main.main([])
 
 
@@ -347,6 +360,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--task_managers", type=int, default=2)
     parser.add_argument("--heap", type=int, default=1024, metavar="MIB", help="of a TaskManager (default 1024)")
+    parser.add_argument("--parts", type=int, help="of each step; more for large inputs (default: one a TaskManager)")
     parser.add_argument("--worker_memory", type=int, metavar="MIB", help="most data of a Python worker (default: any)")
     parser.add_argument("--logs", help="directory that keeps the logs (default: thrown away)")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="-- extract ..., or nothing: only fetch")
@@ -364,6 +378,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 Path(logs).absolute(),
                 task_managers=given.task_managers,
                 heap=given.heap,
+                parts=given.parts,
                 worker_memory=given.worker_memory,
                 # A stream that starts anew has forgotten which windows its users were in.
                 settings={"restart-strategy.type": "none"} if command[0] == "stream" else {},

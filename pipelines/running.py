@@ -41,6 +41,7 @@ _FLINK = (
     "retain_externalized_checkpoints_on_cancellation",
     "number_of_execution_retries",
     "execution_retry_delay",
+    "execution_mode_for_batch",
     "savepoint_path",
     "state_backend",
     "state_backend_storage_path",

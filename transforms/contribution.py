@@ -8,7 +8,7 @@ import numpy as np
 
 from dpngram.transforms.candidates import CandidateBlock, open_candidates
 from dpngram.transforms.columns import Block
-from dpngram.transforms.histogram import CellBlock, MergeCells, split_cells, weighted_cells
+from dpngram.transforms.histogram import CellBlock, SumCells, split_cells, weighted_cells
 from dpngram.transforms.keyed import Prf
 from dpngram.transforms.levels import EMPTY_LEVEL, Array, Level
 from dpngram.transforms.noise import weight_table
@@ -114,7 +114,7 @@ class ClipAndWeight(beam.PTransform):
         weighed[self.USERS].element_type = Block
         if self._users_only:
             return weighed[self.USERS], None
-        histogram = weighed[self.CELLS] | "Sum" >> beam.CombinePerKey(MergeCells())  # (shard, cells of all users)
+        histogram = weighed[self.CELLS] | "Sum" >> SumCells()  # (shard, cells of all users)
         if not self._round.policy.keeps_budgets:
             return users, histogram
         return weighed[self.USERS], histogram

@@ -2,18 +2,21 @@
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+from apache_beam.utils.windowed_value import WindowedValue
 
 from dpngram.transforms.candidates import CandidateBlock
 from dpngram.transforms.columns import Block, BlockCoder, binary_array, register_block, split_binary
 from dpngram.transforms.levels import Array
 
-__all__ = ["CellBlock", "MergeCells", "merge_cells", "split_cells", "weighted_cells"]
+__all__ = ["CellBlock", "MergeCells", "SumCells", "merge_cells", "split_cells", "weighted_cells"]
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
+_MOST_CELLS = 1 << 21  # that one bundle holds before it hands them on
 
 
 @register_block
@@ -152,3 +155,54 @@ class MergeCells(beam.CombineFn):
 
     def get_accumulator_coder(self) -> beam.coders.Coder:
         return beam.coders.IterableCoder(BlockCoder())
+
+
+class SumCells(beam.PTransform):
+    """(shard, CellBlock) -> (shard, CellBlock): the sum of each shard, exactly.
+
+    What `CombinePerKey` does, but for memory: a runner that lifts a combiner keeps the sums of a whole bundle, however
+    large they get, and on Flink a bundle is all that a worker has. Here a bundle holds _MOST_CELLS at most, and the
+    shuffle, which runners write to disk, has the rest. Windowing: one sum per shard and window.
+    """
+
+    def expand(self, cells: beam.PCollection[tuple[int, CellBlock]]) -> beam.PCollection[tuple[int, CellBlock]]:
+        return (
+            cells
+            | "Ahead" >> beam.ParDo(_SumAheadDoFn()).with_output_types(beam.typehints.Tuple[int, CellBlock])
+            | "Group" >> beam.GroupByKey()  # shard -> sums of bundles
+            | "Merge" >> beam.ParDo(_MergeDoFn()).with_output_types(beam.typehints.Tuple[int, CellBlock])
+        )
+
+
+class _SumAheadDoFn(beam.DoFn):
+    """Sums within a bundle; hands them on when they are many."""
+
+    def start_bundle(self) -> None:
+        self._merge = MergeCells()
+        self._piles: dict[tuple[Any, int], list[CellBlock]] = {}
+        self._held = 0
+
+    def process(self, cells: tuple[int, CellBlock], window: Any = beam.DoFn.WindowParam) -> Iterator[WindowedValue]:
+        place = (window, cells[0])
+        pile = self._piles.get(place) or self._merge.create_accumulator()
+        self._piles[place] = self._merge.add_input(pile, cells[1])
+        self._held += len(cells[1])
+        if self._held > _MOST_CELLS:
+            self._piles = {place: self._merge.compact(pile) for place, pile in self._piles.items()}
+            self._held = sum(len(pile[0]) for pile in self._piles.values())
+            if self._held > _MOST_CELLS // 2:
+                yield from self.finish_bundle()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        piles, self._piles, self._held = self._piles, {}, 0  # a runner keeps this object for its next bundle
+        for (window, shard), pile in piles.items():
+            yield WindowedValue((shard, self._merge.extract_output(pile)), window.max_timestamp(), (window,))
+
+
+class _MergeDoFn(beam.DoFn):
+    def process(self, shard: tuple[int, Iterable[CellBlock]]) -> Iterator[tuple[int, CellBlock]]:
+        merge = MergeCells()
+        pile = merge.create_accumulator()
+        for cells in shard[1]:
+            pile = merge.add_input(pile, cells)
+        yield shard[0], merge.extract_output(pile)

@@ -10,7 +10,6 @@ from apache_beam.runners.pipeline_context import PipelineContext
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
-from helpers.payloads import opened
 
 from dpngram.accounting import ParameterError, plan_extraction
 from dpngram.transforms import ExtractLevels, ExtractNgrams, GramTable, Ngram
@@ -291,6 +290,8 @@ def test_each_window_is_a_release_of_its_own(collect):
 
 
 def test_labels_and_secrets_of_the_graph(collect):
+    from helpers.payloads import opened  # here: worker processes import this module without its helpers
+
     key = collect.key.read_bytes()
     pipeline = beam.Pipeline(runner=FnApiRunner())
     pipeline | beam.Create(corpus(5)) | ExtractNgrams(collect.plan, noise_key=str(collect.key))

@@ -6,7 +6,7 @@ import inspect
 import itertools
 
 import apache_beam as beam
-from apache_beam.runners.direct import direct_runner
+from apache_beam.runners.direct import direct_runner, executor
 from apache_beam.transforms import sideinputs
 from apache_beam.transforms.window import IntervalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
@@ -125,14 +125,16 @@ def _is_step(kind):
 
 
 class RetryingRunner(direct_runner.BundleBasedDirectRunner):
-    """Beam's runner that retries a bundle up to four times; a pipeline can be run again and again.
+    """Beam's runner that retries a bundle; a pipeline can be run again and again.
 
-    Most of a run's time goes into replacing parts of the graph, which is done once.
+    Most of a run's time goes into replacing parts of the graph, which is done once. Beam gives up after four tries; a
+    step that sums has more places than that, each of which fails once.
     """
 
     def run_again(self, pipeline, monkeypatch):
         with monkeypatch.context() as patch:
             if getattr(self, "_replaced", None) is pipeline:
                 patch.setattr(direct_runner, "_get_transform_overrides", lambda _options: [])
+            patch.setattr(executor.TransformExecutor, "_MAX_RETRY_PER_BUNDLE", 10)
             self._replaced = pipeline
             self.run_pipeline(pipeline, pipeline._options).wait_until_finish()

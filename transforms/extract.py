@@ -24,6 +24,7 @@ from dpngram.transforms.levels import Level
 from dpngram.transforms.policies import PaperPolicy, make_policy
 from dpngram.transforms.released import DecodeGrams, GramTable, Ngram
 from dpngram.transforms.rounds import Round
+from dpngram.transforms.sides import for_sides
 from dpngram.transforms.spurious import AddSpuriousGrams, CollectTokens
 from dpngram.transforms.threshold import NoisyThreshold
 from dpngram.transforms.tokenizers import make_tokenizer
@@ -59,7 +60,7 @@ class ExtractLevel(beam.PTransform):
         self._checkpoints = checkpoints
 
     def expand(self, users: beam.PCollection[Block]) -> Any:  # (input of the next level, PCollection[Level])
-        previous, binding = self._previous, self._binding
+        previous, binding = self._previous, for_sides(self._binding, "Binding")
         if previous is not None:
             pruning = self._rounds[0].pruning
             users = users | "ValidityFilter" >> ValidityFilter(previous, pruning)  # valid k-grams of each user
@@ -75,7 +76,7 @@ class ExtractLevel(beam.PTransform):
                 continue
             parts = histogram | f"{step}NoisyThreshold" >> NoisyThreshold(round_, binding, previous, released)
             if previous is None:
-                released = parts | f"{step}CollectTokens" >> CollectTokens(round_, released)  # S_1
+                released = parts | f"{step}CollectTokens" >> CollectTokens(round_, self._binding, released)  # S_1
             else:
                 complete = AddSpuriousGrams(round_, binding, parts, released)
                 released = previous | f"{step}AddSpuriousGrams" >> complete  # S_k

@@ -44,14 +44,16 @@ class Round:
         return lambda purpose: source.prf(purpose, self.n, self.number, window, binding)
 
     @staticmethod
-    def sides(binding: beam.PCollection[bytes], **levels: beam.PCollection[Level] | None) -> dict[str, Any]:
+    def sides(binding: beam.PCollection[bytes] | None, **levels: beam.PCollection[Level] | None) -> dict[str, Any]:
         """Side inputs: the binding, which has no default, and levels, where a missing one is empty."""
         given = {
             name: beam.pvalue.AsSingleton(for_sides(level, name.capitalize()), default_value=EMPTY_LEVEL)
             for name, level in levels.items()
             if level is not None
         }
-        return {"binding": beam.pvalue.AsSingleton(binding), **given}
+        if binding is not None:
+            given["binding"] = beam.pvalue.AsSingleton(binding)
+        return given
 
 
 class RoundDoFn(beam.DoFn):

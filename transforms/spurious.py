@@ -1,6 +1,6 @@
 """The end of a round: zero cells join the noisy ones, thresholds are settled, and what passes is S_k so far."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpngram.transforms.columns import Block, binary_array, split_binary
+from dpngram.transforms.columns import binary_array, split_binary
 from dpngram.transforms.cut import Cut
 from dpngram.transforms.levels import EMPTY_LEVEL, Array, Level
 from dpngram.transforms.rounds import Draw, Round, RoundDoFn
@@ -83,38 +83,29 @@ def _lowest(released: Level, cut: Cut, least: Array) -> float:
 class CollectTokens(beam.PTransform):
     """ReleasedPart of level 1 -> S_1 so far, one element, or none if nothing was released.
 
+    The binding's one element of a window is what starts it: earlier rounds' tokens go on even if this one has no part.
     Privacy: post-processing. A window in which nothing is released leaves nothing behind.
     """
 
-    def __init__(self, round_: Round, released: beam.PCollection[Level] | None = None) -> None:
+    def __init__(
+        self, round_: Round, binding: beam.PCollection[bytes], released: beam.PCollection[Level] | None = None
+    ) -> None:
         super().__init__()
-        self._round, self._released = round_, released
+        self._round, self._binding, self._released = round_, binding, released
 
     def expand(self, parts: beam.PCollection[ReleasedPart]) -> beam.PCollection[Level]:
-        blocks = parts
-        if self._released is not None:  # what earlier rounds released goes on even if this one has no part
-            blocks = (parts, self._released) | "WithReleased" >> beam.Flatten().with_output_types(Block)
-        return (
-            blocks
-            | "Gather" >> beam.Map(_to_one_key)
-            | "Together" >> beam.GroupByKey()
-            | "Sort" >> beam.ParDo(_CollectDoFn(self._round))
-        )
-
-
-def _to_one_key(block: Block) -> tuple[int, Block]:
-    return 0, block
+        sides = self._round.sides(None, released=self._released)
+        return self._binding | "Sort" >> beam.ParDo(
+            _CollectDoFn(self._round), parts=beam.pvalue.AsIter(parts), **sides
+        ).with_output_types(Level)
 
 
 class _CollectDoFn(beam.DoFn):
     def __init__(self, round_: Round) -> None:
         self._round = round_
 
-    def process(self, gathered: tuple[int, Iterable[Block]]) -> Iterator[Level]:
-        blocks = list(gathered[1])
-        released = [block for block in blocks if isinstance(block, Level)]
-        parts = [block for block in blocks if isinstance(block, ReleasedPart)]
-        first = collect_tokens(parts, released[0] if released else EMPTY_LEVEL, self._round)
+    def process(self, _binding: bytes, parts: Any = (), released: Any = EMPTY_LEVEL) -> Iterator[Level]:
+        first = collect_tokens(list(parts), released, self._round)
         if len(first):
             yield first
 

@@ -42,7 +42,7 @@ MODULES = (
     windows,
 )
 METHODS = ("setup", "start_bundle", "process", "finish_bundle", "add_input", "merge_accumulators", "extract_output")
-FUNCTIONS = ((users, "_keyed_fingerprint"), (spurious, "_to_one_key"), (reading, "_no_records"))
+FUNCTIONS = ((users, "_keyed_fingerprint"), (reading, "_no_records"))
 
 
 class InjectedFault(Exception):

@@ -331,7 +331,7 @@ def run_worker(argv: Sequence[str]) -> None:
     """One Python worker, as a TaskManager starts it: asks for its settings, then serves until it is stopped."""
     import grpc
     from apache_beam.portability.api import beam_provision_api_pb2, beam_provision_api_pb2_grpc
-    from apache_beam.runners.worker import data_plane, sdk_worker_main
+    from apache_beam.runners.worker import data_plane, sdk_worker, sdk_worker_main
     from google.protobuf import json_format, text_format
 
     parser = argparse.ArgumentParser()
@@ -348,6 +348,8 @@ def run_worker(argv: Sequence[str]) -> None:
         CONTROL_API_SERVICE_DESCRIPTOR=text_format.MessageToString(info.control_endpoint),
         LOGGING_API_SERVICE_DESCRIPTOR=text_format.MessageToString(info.logging_endpoint),
     )
+    # Each part of a step leaves its objects behind, with the last block that they saw: for two seconds, not a minute.
+    sdk_worker.DEFAULT_BUNDLE_PROCESSOR_CACHE_SHUTDOWN_THRESHOLD_S = 2
     # A TaskManager keeps up to a hundred messages of a bundle in its heap: of one megabyte each, not Beam's ten.
     opened: Any = data_plane.SizeBasedBufferingClosableOutputStream.__init__
     opened.__defaults__ = (*opened.__defaults__[:-1], 1 << 20)

@@ -155,7 +155,7 @@ def test_key_coders_are_deterministic(job):
             key = components.coders[pair.component_coder_ids[0]]
             assert key.spec.urn in ("beam:coder:varint:v1", "beam:coder:bytes:v1", "beam:coder:string_utf8:v1")
             assert coders.get_by_id(pair.component_coder_ids[0]).is_deterministic()
-    assert shuffles >= 2 + sum(len(level.rounds) for level in PLAN.levels)  # users, the fingerprint, a histogram a round
+    assert shuffles >= 2 + sum(len(level.rounds) for level in PLAN.levels)
 
 
 def test_blocks_travel_with_their_own_coder(job):

@@ -26,7 +26,8 @@ class _Progress:
 
     def enter(self, names: str) -> str | None:
         """Notes a stage by the names of its steps; the line to print if the run has come further."""
-        reached = max((int(level) for level in re.findall(r"ExtractNgrams/Level(\d+)/", names)), default=0)
+        # A stage may also make copies for the levels to come.
+        reached = min((int(level) for level in re.findall(r"ExtractNgrams/Level(\d+)/", names)), default=0)
         if "Write/Files" in names:
             reached = self._levels + 1
         if reached <= self._level:

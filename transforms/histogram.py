@@ -131,8 +131,7 @@ class MergeCells(beam.CombineFn):
         return _Pile()
 
     def add_input(self, accumulator: list[CellBlock], value: CellBlock) -> list[CellBlock]:
-        pile = accumulator if isinstance(accumulator, _Pile) else self.merge_accumulators([accumulator])
-        assert isinstance(pile, _Pile)
+        pile = accumulator if isinstance(accumulator, _Pile) else _Pile(accumulator)  # a coder makes plain lists
         pile.append(value)
         pile.waiting += len(value) if len(pile) > 1 else 0
         if pile.waiting > max(2 * len(pile[0]), 1 << 18):

@@ -5,6 +5,7 @@ linear step has 1, a sort a little more, a quadratic one 2; the line is at 1.5, 
 are noisy. `tests/benchmarks/load.py` measures the same corpora at full size.
 """
 
+import dataclasses
 import itertools
 import json
 import math
@@ -14,6 +15,7 @@ import unicodedata
 import numpy as np
 import pyarrow as pa
 import pytest
+from apache_beam.transforms.window import GlobalWindow
 from helpers.loads import CHAIN, LOADS, background, extraction, measure
 from helpers.runs import extract, files, jsonl, small_corpus
 from scipy.stats import norm
@@ -22,15 +24,10 @@ from dpngram.accounting import plan_extraction
 from dpngram.pipelines import parsing
 from dpngram.pipelines.lines import RANGE_BYTES, ByteRange, read_pieces
 from dpngram.pipelines.reading import is_damage
-from dpngram.transforms.cut import Cut
-from dpngram.transforms.guide import predict
+from dpngram.transforms import histogram
 from dpngram.transforms.histogram import CellBlock, MergeCells
 from dpngram.transforms.keyed import Prf
-from dpngram.transforms.levels import Level, pack_keys
-from dpngram.transforms.noise import Noise
 from dpngram.transforms.posts import PostBlock, split_posts
-from dpngram.transforms.selection import MAX_TALLIED, floors, zero_cell_bound
-from dpngram.transforms.strata import Strata
 from dpngram.transforms.tokenizers import MAX_TOKEN_BYTES, CallableTokenizer, make_tokenizer
 
 WORDS = make_tokenizer("words")
@@ -70,24 +67,51 @@ def cut_posts(shards):
     return lambda: [number for number, _ in split_posts(posts, shards)]
 
 
+ONE_CELL = CellBlock(
+    keys=np.array([7], np.uint64),
+    weight=np.array([3]),
+    digests=np.zeros((0, 2), np.uint64),
+    token_offsets=np.zeros(1, np.int64),
+    token_bytes=np.zeros(0, np.uint8),
+)
+
+
 def sum_cells(blocks):
     """Many blocks with one cell each."""
-    cell = CellBlock(
-        keys=np.array([7], np.uint64),
-        weight=np.array([3]),
-        digests=np.zeros((0, 2), np.uint64),
-        token_offsets=np.zeros(1, np.int64),
-        token_bytes=np.zeros(0, np.uint8),
-    )
 
     def add():
         merge = MergeCells()
         pile = merge.create_accumulator()
         for _ in range(blocks):
-            pile = merge.add_input(pile, cell)
+            pile = merge.add_input(pile, ONE_CELL)
         assert merge.extract_output(pile).weight.tolist() == [3 * blocks]
 
     return add
+
+
+def test_sums_of_a_bundle_are_bounded(monkeypatch):
+    """What a bundle holds goes on when it is too much, nothing stays behind, and the sums are exact."""
+    monkeypatch.setattr(histogram, "_MOST_CELLS", 1000)
+    random, total, handed = np.random.default_rng(1), {}, {}
+    step = histogram._SumAheadDoFn()
+    step.start_bundle()
+
+    def take(outputs):
+        for output in outputs:
+            shard, cells = output.value
+            for cell, weight in zip(cells.keys.tolist(), cells.weight.tolist(), strict=True):
+                handed[shard, cell] = handed.get((shard, cell), 0) + weight
+
+    for block in range(200):
+        shard, keys = block % 3, np.unique(random.integers(0, 5000, 90)).astype(np.uint64)
+        for cell in keys.tolist():
+            total[shard, cell] = total.get((shard, cell), 0) + block + 1
+        cells = dataclasses.replace(ONE_CELL, keys=keys, weight=np.full(len(keys), block + 1))
+        take(step.process((shard, cells), GlobalWindow()))
+        assert sum(len(part) for pile in step._piles.values() for part in pile) <= 1000
+    take(step.finish_bundle())
+    assert handed == total
+    assert not step._piles
 
 
 STEPS = {
@@ -331,56 +355,3 @@ def test_memory_that_runs_out_is_no_bad_record(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(CallableTokenizer, "_splitter", lambda self: run_out)
     with pytest.raises(kind):
         tokenizer.tokenize(pa.array([b"x"], pa.large_binary()))
-
-
-# |S_1| = 50,000: V_2 has 2.5e9 members, and may lie in one stratum.
-
-
-def first_level(words, weights):
-    tokens = [f"{word:05d}".encode() for word in range(words)]
-    digests = np.random.default_rng(1).integers(0, 1 << 63, (words, 2)).astype(np.uint64)
-    data = np.frombuffer(b"".join(tokens), np.uint8)
-    return Level.first(np.arange(words + 1) * 5, data, digests, weights, 2.0**-10, 1.0)
-
-
-@pytest.mark.parametrize("eta", [1e-12, 0.01, 0.2])
-@pytest.mark.parametrize("even", [True, False])
-def test_a_stratum_of_billions(even, eta):
-    """Drawn are the few above the floor, sorted and distinct members, as many as the law says, whatever eta is.
-
-    The band of their number is 6 standard deviations, with a fixed key.
-    """
-    words = 50_000
-    weights = np.full(words, 9000) if even else np.random.default_rng(2).integers(3000, 40_000_000, words)
-    level = first_level(words, weights)
-    level = predict(level, level, sigma=1.0)
-    strata, noise = Strata(level, "both"), Noise(1.0)
-    assert strata.size.sum() == words**2 == level.valid("both")
-    if even:
-        assert strata.size.max() == words**2 > MAX_TALLIED
-    cut = Cut(noise=noise, strata=strata, size=strata.size, floor=floors(noise, strata.size, words, eta))
-    keys, stratum = cut.zero_cells(Prf(b"z" * 32))
-    assert (np.diff(keys.astype(np.int64)) > 0).all()
-    assert (strata.of(keys) == stratum).all()
-    assert (keys >> np.uint64(32)).max() < words
-    assert (keys & np.uint64(0xFFFFFFFF)).max() < words
-    chance = noise.zero_probability(cut.floor)
-    drawn, expected = np.bincount(stratum, minlength=len(strata.size)), strata.size * chance
-    assert (abs(drawn - expected) <= 6 * np.sqrt(expected) + 6).all()
-    # Floors lie on a grid of 0.05 sigma, so a floor may be that much too low: some four tenths more cells at most.
-    assert (expected <= 1.4 * max(20 * eta * words, 50)).all()
-    below = cut.zeros_below(np.zeros(len(strata.size), np.int64), drawn, Prf(b"b" * 32))
-    bound = zero_cell_bound(strata.size, below)
-    assert (bound[strata.size > MAX_TALLIED] == strata.size[strata.size > MAX_TALLIED]).all()
-    rest = strata.size - drawn
-    small = (strata.size <= MAX_TALLIED) & (rest > 100)
-    half = rest * 0.5 / (1 - chance)
-    assert (abs(below - half)[small] <= 6 * np.sqrt(half)[small]).all()
-
-
-def test_a_rank_is_a_member_and_back():
-    """The last of 2.5e9 members, too."""
-    level = first_level(50_000, np.full(50_000, 9000))
-    ranks = np.array([0, 1, 50_000, 2**31, 2**31 + 7, 2_499_999_999])
-    keys = Strata(level, "both").unrank(0, ranks)
-    assert (keys == pack_keys(ranks // 50_000, ranks % 50_000)).all()

@@ -1,0 +1,62 @@
+"""|S_1| = 50,000: V_2 has 2.5e9 members, and they may lie in one stratum."""
+
+import numpy as np
+import pytest
+
+from dpngram.transforms.cut import Cut
+from dpngram.transforms.guide import predict
+from dpngram.transforms.keyed import Prf
+from dpngram.transforms.levels import Level, pack_keys
+from dpngram.transforms.noise import Noise
+from dpngram.transforms.selection import MAX_TALLIED, floors, zero_cell_bound
+from dpngram.transforms.strata import Strata
+
+
+def first_level(words, weights):
+    tokens = [f"{word:05d}".encode() for word in range(words)]
+    digests = np.random.default_rng(1).integers(0, 1 << 63, (words, 2)).astype(np.uint64)
+    data = np.frombuffer(b"".join(tokens), np.uint8)
+    return Level.first(np.arange(words + 1) * 5, data, digests, weights, 2.0**-10, 1.0)
+
+
+@pytest.mark.parametrize("eta", [1e-12, 0.01, 0.2])
+@pytest.mark.parametrize("even", [True, False])
+def test_a_stratum_of_billions(even, eta):
+    """Drawn are the few above the floor, sorted and distinct members, as many as the law says, whatever eta is.
+
+    The band of their number is 6 standard deviations, with a fixed key.
+    """
+    words = 50_000
+    weights = np.full(words, 9000) if even else np.random.default_rng(2).integers(3000, 40_000_000, words)
+    level = first_level(words, weights)
+    level = predict(level, level, sigma=1.0)
+    strata, noise = Strata(level, "both"), Noise(1.0)
+    assert strata.size.sum() == words**2 == level.valid("both")
+    if even:
+        assert strata.size.max() == words**2 > MAX_TALLIED
+    cut = Cut(noise=noise, strata=strata, size=strata.size, floor=floors(noise, strata.size, words, eta))
+    keys, stratum = cut.zero_cells(Prf(b"z" * 32))
+    assert (np.diff(keys.astype(np.int64)) > 0).all()
+    assert (strata.of(keys) == stratum).all()
+    assert (keys >> np.uint64(32)).max() < words
+    assert (keys & np.uint64(0xFFFFFFFF)).max() < words
+    chance = noise.zero_probability(cut.floor)
+    drawn, expected = np.bincount(stratum, minlength=len(strata.size)), strata.size * chance
+    assert (abs(drawn - expected) <= 6 * np.sqrt(expected) + 6).all()
+    # Floors lie on a grid of 0.05 sigma, so a floor may be that much too low: some four tenths more cells at most.
+    assert (expected <= 1.4 * max(20 * eta * words, 50)).all()
+    below = cut.zeros_below(np.zeros(len(strata.size), np.int64), drawn, Prf(b"b" * 32))
+    bound = zero_cell_bound(strata.size, below)
+    assert (bound[strata.size > MAX_TALLIED] == strata.size[strata.size > MAX_TALLIED]).all()
+    rest = strata.size - drawn
+    small = (strata.size <= MAX_TALLIED) & (rest > 100)
+    half = rest * 0.5 / (1 - chance)
+    assert (abs(below - half)[small] <= 6 * np.sqrt(half)[small]).all()
+
+
+def test_a_rank_is_a_member_and_back():
+    """The last of 2.5e9 members, too."""
+    level = first_level(50_000, np.full(50_000, 9000))
+    ranks = np.array([0, 1, 50_000, 2**31, 2**31 + 7, 2_499_999_999])
+    keys = Strata(level, "both").unrank(0, ranks)
+    assert (keys == pack_keys(ranks // 50_000, ranks % 50_000)).all()

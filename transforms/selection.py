@@ -16,6 +16,7 @@ __all__ = ["MAX_TALLIED", "choose_thresholds", "floors", "threshold_grid", "zero
 
 _PER_SIGMA = 20  # thresholds are tried every 0.05 standard deviations
 _LOWEST, _HIGHEST = 10, 139  # 0.5 and 6.95
+_MOST_WANTED = 1 << 16  # zero cells of one stratum; with eta = 0.01 that is a bound from |S_{k-1}| = 330,000 on
 MAX_TALLIED = 1 << 30  # larger strata are taken to be all zero cells; hardly any user's gram can matter among so many
 
 
@@ -32,8 +33,9 @@ def floors(noise: Noise, size: Array, previous: int, eta: float) -> Array:
     """For each stratum a value, in steps, below which no threshold will be chosen; set before anything is drawn.
 
     About max(20 eta |S_{k-1}|, 50) zero cells of the stratum lie above it: enough to choose well, few enough to draw.
+    And never more than 2^16, whatever `eta` and the level are, or a level could be many times as large as the last.
     """
-    wanted = max(20 * eta * previous, 50)
+    wanted = min(max(20 * eta * previous, 50), _MOST_WANTED)
     z = special.ndtri(1 - np.minimum(0.4, wanted / np.maximum(size, 1)))
     place = np.floor(np.clip(z, _LOWEST / _PER_SIGMA, 6.9) * _PER_SIGMA + 1e-6).astype(np.int64)
     return threshold_grid(noise)[place - _LOWEST]

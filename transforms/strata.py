@@ -15,6 +15,7 @@ from dpngram.transforms.levels import Array, Level, pack_keys
 __all__ = ["Strata"]
 
 _BIN_BITS = 8  # left and right are in units of 2^-9 nat; a bin is half a nat
+_MOST_DRAWN = 1 << 18  # at a time: memory, not the result
 
 
 class Strata:
@@ -29,31 +30,31 @@ class Strata:
             self.size = np.array([previous.valid(pruning)], np.int64)
             return
         guided = len(previous.left) > 0
-        none = np.zeros(len(previous), np.int64)
-        self._bin_left = previous.left.astype(np.int64) >> _BIN_BITS if guided else none
-        self._bin_right = previous.right.astype(np.int64) >> _BIN_BITS if guided else none
+        none = np.zeros(len(previous), np.int16)
+        # A logarithm of 63 bits makes bins of some hundreds at most. Small columns: a level may have millions of rows.
+        self._bin_left = (previous.left >> _BIN_BITS).astype(np.int16) if guided else none
+        self._bin_right = (previous.right >> _BIN_BITS).astype(np.int16) if guided else none
         self._join()
 
     def _join(self) -> None:
         """Rows in groups of one middle and bin, on both sides; pairs of groups that share the middle, by stratum."""
-        left = _Groups(self._previous.suffix.astype(np.int64), self._bin_left)
-        right = _Groups(self._previous.parent, self._bin_right)
+        left = _Groups(self._previous.suffix, self._bin_left)
+        right = _Groups((self._previous.keys >> np.uint64(32)).astype(np.int32), self._bin_right)
         first = np.searchsorted(right.middle, left.middle, side="left")
         partners = np.searchsorted(right.middle, left.middle, side="right") - first
-        mine = np.repeat(np.arange(len(left.middle)), partners)
-        theirs = np.arange(len(mine)) - np.repeat(np.cumsum(partners) - partners, partners) + np.repeat(first, partners)
+        mine = np.repeat(np.arange(len(left.middle), dtype=np.int32), partners)
+        # The partners of a group are consecutive; each pair knows how many pairs came before its group.
+        theirs = np.arange(len(mine)) + np.take(first - np.cumsum(partners) + partners, mine)
         stratum = left.bin[mine] + right.bin[theirs]
         self._origin = int(stratum.min()) if len(stratum) else 0
-        stratum -= self._origin
         order = np.argsort(stratum, kind="stable")
-        stratum, mine, theirs = stratum[order], mine[order], theirs[order]
-        self._left_rows, self._right_rows = left.rows, right.rows
-        self._left_start, self._right_start = left.start[mine], right.start[theirs]
-        self._right_count = right.count[theirs]
-        members = left.count[mine] * self._right_count
+        self._left, self._right = left, right
+        self._mine, self._theirs = mine[order], theirs[order].astype(np.int32)
+        stratum = stratum[order] - np.int16(self._origin)
         strata = int(stratum[-1]) + 1 if len(stratum) else 1
         self._pair_start = np.searchsorted(stratum, np.arange(strata + 1))
-        self._ends = np.cumsum(members)
+        members = left.count[self._mine] * right.count[self._theirs].astype(np.int64)
+        self._ends = np.cumsum(members, out=members)
         self.size = np.diff(np.append(0, self._ends)[self._pair_start])
 
     def of(self, keys: Array) -> Array:
@@ -62,8 +63,8 @@ class Strata:
             return np.zeros(len(keys), np.int64)
         prefix = (keys >> np.uint64(32)).astype(np.int64)
         suffix = self._previous.suffix_rows(keys)
-        stratum: Array = self._bin_left[prefix] + self._bin_right[suffix] - self._origin
-        return stratum
+        stratum: Array = self._bin_left[prefix] + self._bin_right[suffix] - np.int16(self._origin)
+        return stratum.astype(np.int64)
 
     def unrank(self, stratum: int, ranks: Array) -> Array:
         """The keys of the members with these ranks in [0, size[stratum])."""
@@ -75,8 +76,9 @@ class Strata:
         before = self._ends[first - 1] if first else 0
         pair = first + np.searchsorted(self._ends[first:last], ranks + before, side="right")
         within = ranks + before - np.where(pair > 0, self._ends[pair - 1], 0)
-        prefix = self._left_rows[self._left_start[pair] + within // self._right_count[pair]]
-        suffix = self._right_rows[self._right_start[pair] + within % self._right_count[pair]]
+        left, right = self._mine[pair], self._theirs[pair]
+        prefix = self._left.rows[self._left.start[left] + within // self._right.count[right]]
+        suffix = self._right.rows[self._right.start[right] + within % self._right.count[right]]
         return pack_keys(prefix, self._previous.last[suffix])
 
     def draw(self, probability: Array, prf: Prf) -> tuple[Array, Array]:
@@ -99,12 +101,16 @@ class _Groups:
     """Rows grouped by (middle, bin), in that order."""
 
     def __init__(self, middle: Array, bins: Array) -> None:
-        self.rows = np.lexsort((bins, middle))
-        middle, bins = middle[self.rows], bins[self.rows]
-        head = np.append(True, (middle[1:] != middle[:-1]) | (bins[1:] != bins[:-1]))
-        self.start = np.flatnonzero(head)
-        self.count = np.diff(np.append(self.start, len(middle)))
-        self.middle, self.bin = middle[self.start], bins[self.start]
+        # One sort of both, packed; bins are moved to be non-negative.
+        packed = (middle.astype(np.int64) << 16) | (bins.astype(np.int64) + (1 << 15))
+        order = np.argsort(packed, kind="stable")
+        packed = packed[order]
+        self.rows = order.astype(np.int32)
+        head = np.append(True, packed[1:] != packed[:-1])
+        self.start = np.flatnonzero(head).astype(np.int32)
+        self.count = np.diff(np.append(self.start, np.int32(len(packed))))
+        packed = packed[self.start]
+        self.middle, self.bin = (packed >> 16).astype(np.int32), ((packed & 0xFFFF) - (1 << 15)).astype(np.int16)
 
 
 def _walk(size: int, probability: float, prf: Prf, stratum: int) -> Array:
@@ -113,7 +119,7 @@ def _walk(size: int, probability: float, prf: Prf, stratum: int) -> Array:
     ranks, last, drawn = [], -1, 0
     while last < size:
         expected = (size - last) * probability
-        batch = int(min(expected + 6 * math.sqrt(expected) + 16, 1 << 22))
+        batch = int(min(expected + 6 * math.sqrt(expected) + 16, _MOST_DRAWN))
         counter = np.arange(drawn, drawn + batch, dtype=np.uint64)
         with np.errstate(divide="ignore"):  # a draw that rounds to 1 is a gap past the end
             gaps = np.floor(np.log1p(-uniform(prf.words(counter, stratum))) / log_miss) + 1

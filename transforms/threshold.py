@@ -1,6 +1,7 @@
 """Noise on the histogram, and what reaches the threshold."""
 
 import dataclasses
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,8 +36,11 @@ class ReleasedPart(Block):
     below: Array  # int64: those of them whose noisy weight is below 0
 
 
-def release_cells(cells: CellBlock, cut: Cut, draw: Draw) -> ReleasedPart:
-    """Noise for every cell, keyed by the gram; what reaches its floor goes on with its noisy weight."""
+def release_cells(cells: CellBlock, cut: Cut, draw: Draw, zero_cells: Array | None = None) -> ReleasedPart:
+    """Noise for every cell, keyed by the gram; what reaches its floor goes on with its noisy weight.
+
+    `zero_cells`: those of this cut and draw, where they are at hand; they are the same for all shards.
+    """
     noise, floor = cut.noise, cut.floor
     prf = draw("noise")
     words = prf.encrypt(cells.digests) if cells.has_digests else prf.words(cells.keys, 0)
@@ -54,7 +58,8 @@ def release_cells(cells: CellBlock, cut: Cut, draw: Draw) -> ReleasedPart:
         noisy = noise.noisy(cells.weight[rows], words[rows])
         rows, noisy = rows[noisy >= least], noisy[noisy >= least]
     reached = cells.take(rows)
-    zero_cells, _ = cut.zero_cells(draw("zero cells"))
+    if zero_cells is None:
+        zero_cells, _ = cut.zero_cells(draw("zero cells"))
     return ReleasedPart(
         keys=reached.keys,
         noisy=noisy,
@@ -109,6 +114,16 @@ class NoisyThreshold(beam.PTransform):
 
 
 class _ReleaseDoFn(RoundDoFn):
+    """Makes cut and zero cells once for all shards of a bundle that share their side inputs, and keeps them no longer."""
+
+    _names: Any
+    _levels: tuple[Any, ...]
+    _cut: Any
+    _zero_cells: Any
+
+    def start_bundle(self) -> None:
+        self._forget()
+
     def process(
         self,
         shard: tuple[int, CellBlock],
@@ -117,5 +132,17 @@ class _ReleaseDoFn(RoundDoFn):
         previous: Any = EMPTY_LEVEL,
         released: Any = EMPTY_LEVEL,
     ) -> Iterator[ReleasedPart]:
-        cut = self._round.policy.cut(self._round, previous, released)
-        yield release_cells(shard[1], cut, self.draws(window, binding))
+        draw = self.draws(window, binding)
+        names, levels = (window, binding), (previous, released)
+        if self._names != names or any(map(operator.is_not, self._levels, levels)):
+            self._forget()
+            self._cut = self._round.policy.cut(self._round, previous, released)
+            self._zero_cells, _ = self._cut.zero_cells(draw("zero cells"))
+            self._names, self._levels = names, levels
+        yield release_cells(shard[1], self._cut, draw, self._zero_cells)
+
+    def finish_bundle(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._names, self._levels, self._cut, self._zero_cells = None, (), None, None

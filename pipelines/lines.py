@@ -59,7 +59,9 @@ def is_damage(error: Exception, compression: str) -> bool:
         packed = compression not in ("", CompressionTypes.UNCOMPRESSED)
         arrow = compression == "" and type(error) is OSError
         return isinstance(error, gzip.BadGzipFile) or (error.errno is None and (packed or arrow))
-    known = (EOFError, ValueError, RuntimeError, IndexError, KeyError, OverflowError, zlib.error, pa.ArrowException)
+    if type(error) is RuntimeError:  # no thread, a pool that is shut: not the file's fault; a generator cut short is
+        return isinstance(error.__cause__, StopIteration)
+    known = (EOFError, ValueError, RecursionError, IndexError, KeyError, OverflowError, zlib.error, pa.ArrowException)
     return isinstance(error, known) or type(error).__name__ == "ZstdError"
 
 

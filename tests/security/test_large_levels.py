@@ -1,15 +1,20 @@
-"""|S_1| = 50,000: V_2 has 2.5e9 members, and they may lie in one stratum."""
+"""|S_1| = 50,000: V_2 has 2.5e9 members, and they may lie in one stratum; levels that could grow without end."""
 
 import numpy as np
 import pytest
+from helpers.runs import small_corpus
 
+from dpngram.accounting import plan_extraction
 from dpngram.transforms.cut import Cut
+from dpngram.transforms.documents import collect_documents
 from dpngram.transforms.guide import predict
 from dpngram.transforms.keyed import Prf
-from dpngram.transforms.levels import Level, pack_keys
+from dpngram.transforms.levels import EMPTY_LEVEL, Level, pack_keys
 from dpngram.transforms.noise import Noise
 from dpngram.transforms.selection import MAX_TALLIED, floors, zero_cell_bound
 from dpngram.transforms.strata import Strata
+from dpngram.transforms.testing import extract_in_memory, key_source
+from dpngram.transforms.tokenizers import make_tokenizer
 
 
 def first_level(words, weights):
@@ -19,7 +24,7 @@ def first_level(words, weights):
     return Level.first(np.arange(words + 1) * 5, data, digests, weights, 2.0**-10, 1.0)
 
 
-@pytest.mark.parametrize("eta", [1e-12, 0.01, 0.2])
+@pytest.mark.parametrize("eta", [1e-12, 0.01, 0.2, 0.999])
 @pytest.mark.parametrize("even", [True, False])
 def test_a_stratum_of_billions(even, eta):
     """Drawn are the few above the floor, sorted and distinct members, as many as the law says, whatever eta is.
@@ -44,7 +49,8 @@ def test_a_stratum_of_billions(even, eta):
     drawn, expected = np.bincount(stratum, minlength=len(strata.size)), strata.size * chance
     assert (abs(drawn - expected) <= 6 * np.sqrt(expected) + 6).all()
     # Floors lie on a grid of 0.05 sigma, so a floor may be that much too low: some four tenths more cells at most.
-    assert (expected <= 1.4 * max(20 * eta * words, 50)).all()
+    # And 2^16 at most, where eta would allow more: otherwise levels could grow without bound.
+    assert (expected <= 1.4 * min(max(20 * eta * words, 50), 1 << 16)).all()
     below = cut.zeros_below(np.zeros(len(strata.size), np.int64), drawn, Prf(b"b" * 32))
     bound = zero_cell_bound(strata.size, below)
     assert (bound[strata.size > MAX_TALLIED] == strata.size[strata.size > MAX_TALLIED]).all()
@@ -60,3 +66,26 @@ def test_a_rank_is_a_member_and_back():
     ranks = np.array([0, 1, 50_000, 2**31, 2**31 + 7, 2_499_999_999])
     keys = Strata(level, "both").unrank(0, ranks)
     assert (keys == pack_keys(ranks // 50_000, ranks % 50_000)).all()
+
+
+def test_an_eta_near_one_ends():
+    """Almost everything may be spurious, and still a level has no more spurious grams than its strata draw."""
+    rows = small_corpus(500, [f"word{place}" for place in range(400)])
+    documents = [(row["user"], row["text"]) for row in rows]
+    blocks, _ = collect_documents(documents, user_field="user", text_field="text", user_per_document=False)
+    plan = plan_extraction(epsilon=50, delta=0.1, max_n=4, max_contributions=30, eta=0.999, policy="plus")
+    drawn = []
+
+    def observe(round_, _, released):
+        if round_.n > 1:
+            cut = round_.policy.cut(round_, levels[-1], EMPTY_LEVEL)
+            drawn.append((len(released), len(cut.size)))
+        if round_.number == len(round_.level.rounds) - 1:
+            levels.append(released)
+
+    levels = []
+    extract_in_memory(blocks, plan, key_source(b"w" * 32), make_tokenizer("words"), observe=observe)
+    text = sum(max(len(row["text"].split()) - 1, 0) for row in rows)  # bigrams, and more than there are longer grams
+    assert max(size for size, _ in drawn) > 1 << 16  # far more than the text has
+    for size, strata in drawn:
+        assert size <= text + 1.5 * strata * (1 << 16)

@@ -355,3 +355,15 @@ def test_memory_that_runs_out_is_no_bad_record(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(CallableTokenizer, "_splitter", lambda self: run_out)
     with pytest.raises(kind):
         tokenizer.tokenize(pa.array([b"x"], pa.large_binary()))
+
+
+def test_a_worker_in_trouble_is_no_damaged_file():
+    """Threads that cannot be started, a pool that is shut: the run fails. A reader cut short is damage."""
+    assert not is_damage(RuntimeError("can't start new thread"), "")
+
+    def cut_short():
+        yield next(iter(()))
+
+    with pytest.raises(RuntimeError) as caught:
+        list(cut_short())
+    assert is_damage(caught.value, "")

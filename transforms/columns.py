@@ -44,11 +44,16 @@ class Block:
 
     @staticmethod
     def from_bytes(data: bytes) -> "Block":
-        """The block, or a ValueError: damaged bytes make no other error, and never an array of objects."""
+        """The block, or a ValueError: damaged bytes make no other error, and never an array of objects.
+
+        But for a MemoryError, which says of the bytes no more than that they ask for up to 255 times their length.
+        """
         if data[: len(_MAGIC)] != _MAGIC:
             raise ValueError("not a dpngram block, or one of another format version.")
         try:
             return _decode(data)
+        except MemoryError:  # Arrow's is one, too
+            raise
         except _DAMAGE as error:
             raise ValueError(f"a damaged dpngram block ({type(error).__name__}).") from None
 
@@ -69,7 +74,7 @@ class Block:
 
 
 _DAMAGE = (
-    *(ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RecursionError, TypeError),
+    *(ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError),
     *(ValueError, struct.error, pa.ArrowException),
 )
 

@@ -11,32 +11,40 @@ from apache_beam.transforms import sideinputs
 from apache_beam.transforms.window import IntervalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
-from dpngram.pipelines import reading, writing
+from dpngram.pipelines import compare, reading, stream, writing
 from dpngram.transforms import (
     checkpoints,
+    comparison,
     contribution,
     documents,
+    exact,
     extract,
     histogram,
     released,
     spurious,
     threshold,
+    union,
     users,
     validity,
     windows,
 )
 
 MODULES = (
+    compare,
     reading,
+    stream,
     writing,
     checkpoints,
+    comparison,
     contribution,
     documents,
+    exact,
     extract,
     histogram,
     released,
     spurious,
     threshold,
+    union,
     users,
     validity,
     windows,
@@ -76,7 +84,7 @@ class Faults:
         @functools.wraps(original)
         def wrapped(*args, **more):
             round_ = None if bare else getattr(args[0], "_round", None)
-            owner = "" if bare else type(args[0]).__name__
+            owner = "" if bare else f"{type(args[0]).__module__}.{type(args[0]).__name__}"
             place = (owner, original.__name__, round_.n if round_ else 0, round_.number if round_ else 0)
             mode = faults._mode(place)
             if mode == "before":

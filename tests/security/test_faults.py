@@ -1,5 +1,6 @@
 """Whatever fails, is repeated or is killed: one release, byte for byte. Noise drawn again would be a second one."""
 
+import json
 import logging
 import os
 import shutil
@@ -19,11 +20,16 @@ from helpers.faults import Faults, RetryingRunner, tolerate_empty_bundles
 from helpers.runs import BUDGET, extract, files, jsonl, small_corpus
 
 from dpngram.accounting import plan_extraction
+from dpngram.pipelines.compare import EXACT_DIRECTORY, compare_files
 from dpngram.pipelines.extract import extract_files
+from dpngram.pipelines.inputs import read_documents
 from dpngram.pipelines.reading import InputFormat
 from dpngram.pipelines.running import beam_options
+from dpngram.pipelines.stream import stream_messages
+from dpngram.pipelines.systems import SYSTEMS, plan_comparison
 from dpngram.pipelines.writing import WriteWindows
 from dpngram.transforms import ExtractLevels
+from dpngram.transforms.comparison import CompareSystems
 
 CORPUS = small_corpus(60)
 # kind of run: (policy, runs with faults, places that fail at least)
@@ -34,6 +40,7 @@ RUNS = {
     "plus in windows": ("plus", 15, 36),
     "plus resumed": ("plus", 10, 30),
     "paper in windows of a stream": ("paper", 5, 28),
+    "compared": ("plus", 5, 40),
 }
 
 
@@ -68,12 +75,34 @@ def in_windows(pipeline, tmp_path, policy):
 
 
 def streamed(pipeline, tmp_path, policy):
-    """The same without an end in sight: the windows that users are in are kept in state."""
+    """The same without an end in sight, from JSON messages: the windows that users are in are kept in state."""
     stream = test_stream.TestStream().advance_watermark_to(-1)
     for second in range(0, 30, 3):
-        posts = [(row["user"], row["text"]) for row in CORPUS[second // 3 :: 10]]
-        stream.advance_watermark_to(second).add_elements([TimestampedValue(post, second) for post in posts])
-    _release_windows(pipeline | stream.advance_watermark_to_infinity(), tmp_path, policy)
+        messages = [(json.dumps({**row, "time": second}), 1000.0) for row in CORPUS[second // 3 :: 10]]
+        elements = [TimestampedValue(message, second) for message in [*messages, ("no json", 1000.0)]]
+        stream.advance_watermark_to(second).add_elements(elements)
+    plan = make_plan(policy, windows=2)
+    extract = ExtractLevels(plan, noise_key=str(tmp_path / "key" / "noise.key"), shards=2)
+    messages = pipeline | stream.advance_watermark_to_infinity()
+    stream_messages(messages, ("user", "text", "time"), FixedWindows(10), str(tmp_path / "out"), plan, extract)
+
+
+def compared(pipeline, tmp_path, _policy):
+    """All systems on one reading, exact counts and a limit of users' tokens included."""
+    (tmp_path / "in.jsonl").write_bytes(jsonl(CORPUS))
+    budget = {"epsilon": 20, "delta": 0.1, "max_n": 2, "max_contributions": 12, "eta": 0.1, "decay": 1.0}
+    more = {"systems": ",".join(SYSTEMS), "sweeps": [], "sweep_system": None, "repeats": 1, "as_printed": False}
+    comparison = plan_comparison(**budget, **more)
+    systems = CompareSystems(
+        [run for _, _, run in comparison.runs()],
+        noise_key=str(tmp_path / "key" / "noise.key"),
+        shards=2,
+        max_user_tokens=60,
+        anonymity=[5],
+        followed=range(len(comparison.systems)),
+    )
+    documents, tallies = read_documents(pipeline, [str(tmp_path / "in.jsonl")], InputFormat(name="jsonl"), None)
+    compare_files(documents, tallies, str(tmp_path / "out"), comparison, systems, [5])
 
 
 def _release_windows(documents, tmp_path, policy):
@@ -99,6 +128,7 @@ def clear(tmp_path, keep=()):
     for name in ("out", "bad"):
         shutil.rmtree(tmp_path / name, ignore_errors=True)
         (tmp_path / name).mkdir()
+    (tmp_path / "out" / EXACT_DIRECTORY).mkdir()
     for path in (tmp_path / "key").glob("*.used"):
         path.unlink()
     for path, data in keep:
@@ -135,11 +165,13 @@ def test_every_step_fails_once_at_a_random_element(tmp_path, monkeypatch, kind):
         clear(tmp_path, known)
     tolerate_empty_bundles(monkeypatch)
     pipeline = beam.Pipeline(runner=runner, options=beam_options(["--streaming"] if "stream" in kind else []))
-    (streamed if "stream" in kind else in_windows if "windows" in kind else batch)(pipeline, tmp_path, policy)
+    build = streamed if "stream" in kind else in_windows if "windows" in kind else batch
+    (compared if kind == "compared" else build)(pipeline, tmp_path, policy)
     faults.order()
     runner.run_again(pipeline, monkeypatch)
     undisturbed, calls = left_behind(tmp_path), dict(faults.calls)
-    assert sum(path.endswith("manifest.json") for path in undisturbed) == (3 if "windows" in kind else 1)
+    written = "comparison.json" if kind == "compared" else "manifest.json"
+    assert sum(path.endswith(written) for path in undisturbed) == (3 if "windows" in kind else 1)
     assert not [path for path in undisturbed if path.endswith(".tmp")]
     random = np.random.default_rng(17)
     for _ in range(runs):

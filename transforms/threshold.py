@@ -114,7 +114,7 @@ class NoisyThreshold(beam.PTransform):
 
 
 class _ReleaseDoFn(RoundDoFn):
-    """Makes cut and zero cells once for all shards of a bundle that share their side inputs, and keeps them no longer."""
+    """Makes cut and zero cells once for all shards of a bundle that share window and levels; keeps them no longer."""
 
     _names: Any
     _levels: tuple[Any, ...]

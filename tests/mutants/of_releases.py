@@ -185,6 +185,20 @@ RELEASES = (
         tests=("tests/transforms/test_budgets.py::test_walks_that_disagree_stop_the_run",),
     ),
     Mutant(
+        name="a_walk_for_all_windows_of_a_bundle",
+        why="Windows whose shards take turns in one bundle share zero cells, and so their draws: two releases with one "
+        "noise.",
+        edits=(Edit("transforms/threshold.py", "self._names != names or any", "self._cut is None or any"),),
+        tests=("tests/transforms/test_threshold.py::test_shards_of_a_bundle_share_their_walk_and_no_other",),
+    ),
+    Mutant(
+        name="a_walk_for_all_levels_of_a_bundle",
+        why="Zero cells of another level's V_k are taken for this one's: what users have and what nobody has follow "
+        "other laws.",
+        edits=(Edit("transforms/threshold.py", "self._names != names or any", "self._names != names or not any"),),
+        tests=("tests/transforms/test_threshold.py::test_shards_of_a_bundle_share_their_walk_and_no_other",),
+    ),
+    Mutant(
         name="tallies_of_exact_weights",
         why="The thresholds of `plus` are chosen from exact weights instead of noisy ones.",
         edits=(Edit("transforms/threshold.py", "stratum[noisy < 0]", "stratum[cells.weight < noise.step << 14]"),),

@@ -328,6 +328,24 @@ def _listens(port: int) -> bool:
         return True
 
 
+def collect_what_parts_leave(sdk_worker: Any) -> None:
+    """Each part of a step leaves its objects behind in Beam's worker, with the last block and the levels they saw.
+
+    For two seconds instead of a minute. They refer to each other, so that only Python's collector frees them, and it
+    comes by the number of objects, not their size: a few parts of a large level would fill the worker.
+    """
+    sdk_worker.DEFAULT_BUNDLE_PROCESSOR_CACHE_SHUTDOWN_THRESHOLD_S = 2
+    stop = sdk_worker.BundleProcessorCache._shutdown_cached_bundle_processors
+
+    def stop_and_collect(processors: list[Any]) -> None:
+        if processors:
+            stop(processors)
+            gc.collect()
+
+    sdk_worker.BundleProcessorCache._shutdown_cached_bundle_processors = staticmethod(stop_and_collect)
+    gc.freeze()  # what is there by now stays: it need not be looked at each time
+
+
 def run_worker(argv: Sequence[str]) -> None:
     """One Python worker, as a TaskManager starts it: asks for its settings, then serves until it is stopped."""
     import grpc
@@ -349,18 +367,7 @@ def run_worker(argv: Sequence[str]) -> None:
         CONTROL_API_SERVICE_DESCRIPTOR=text_format.MessageToString(info.control_endpoint),
         LOGGING_API_SERVICE_DESCRIPTOR=text_format.MessageToString(info.logging_endpoint),
     )
-    # Each part of a step leaves its objects behind, with the last block and the levels that they saw: for two seconds,
-    # not a minute. They refer to each other, so only Python's collector frees them, and it does not see large arrays.
-    sdk_worker.DEFAULT_BUNDLE_PROCESSOR_CACHE_SHUTDOWN_THRESHOLD_S = 2
-    stop = sdk_worker.BundleProcessorCache._shutdown_cached_bundle_processors
-
-    def stop_and_collect(processors: list[Any]) -> None:
-        if processors:
-            stop(processors)
-            gc.collect()
-
-    sdk_worker.BundleProcessorCache._shutdown_cached_bundle_processors = staticmethod(stop_and_collect)
-    gc.freeze()  # what is there by now stays: it need not be looked at each time
+    collect_what_parts_leave(sdk_worker)
     # A TaskManager keeps up to a hundred messages of a bundle in its heap: of one megabyte each, not Beam's ten.
     opened: Any = data_plane.SizeBasedBufferingClosableOutputStream.__init__
     opened.__defaults__ = (*opened.__defaults__[:-1], 1 << 20)

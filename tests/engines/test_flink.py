@@ -76,6 +76,33 @@ def corpus(tmp_path_factory):
     return flags, files(directory / "local")
 
 
+def test_a_worker_frees_what_its_parts_leave():
+    """Objects of a part that is done, which refer to each other, are gone at once. In a process of its own: it patches
+    Beam's worker."""
+    program = """
+import gc, sys, weakref
+from apache_beam.runners.worker import sdk_worker
+sys.path.insert(0, sys.argv[1])
+import flink
+
+class Processor:
+    def __init__(self):
+        self.itself = self
+
+    def shutdown(self):
+        pass
+
+gc.disable()
+flink.collect_what_parts_leave(sdk_worker)
+cached = [Processor()]
+left = weakref.ref(cached[0])
+sdk_worker.BundleProcessorCache._shutdown_cached_bundle_processors(cached)
+assert left() is None
+assert sdk_worker.DEFAULT_BUNDLE_PROCESSOR_CACHE_SHUTDOWN_THRESHOLD_S == 2
+"""
+    subprocess.run([sys.executable, "-c", program, HERE.parents[1] / "examples"], check=True)
+
+
 def test_the_same_bytes(cluster, corpus, tmp_path):
     flags, expected = corpus
     begin = time.time()

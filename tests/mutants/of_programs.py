@@ -108,6 +108,13 @@ PROGRAMS = (
         tests=("tests/pipelines/test_hostile.py::test_checkpoints_of_another_run_stop_it[env]",),
     ),
     Mutant(
+        name="a_worker_in_trouble_is_a_damaged_file",
+        why="A worker that cannot start a thread takes its file for damaged: who is read depends on the load of the "
+        "machine, and so on others.",
+        edits=(Edit("pipelines/lines.py", "return isinstance(error.__cause__, StopIteration)", "return True"),),
+        tests=("tests/security/test_load.py::test_a_worker_in_trouble_is_no_damaged_file",),
+    ),
+    Mutant(
         name="key_beside_the_windows",
         why="The key of a stream may lie in the output: beside it are names of all windows that had data.",
         edits=(

@@ -172,10 +172,10 @@ class FlinkCluster:
         limit = (
             ""
             if self._worker_memory is None
-            # Stacks count, used or not, and a worker has dozens of threads: 2 MiB for each instead of 8.
-            # What is freed goes back to the system at once, and all of it comes from one allocator.
+            # Stacks count, used or not, and a worker has dozens of threads: 1 MiB for each instead of 8. So does what
+            # BLAS keeps for its threads. What is freed goes back at once, and all of it comes from one allocator.
             else "export MALLOC_ARENA_MAX=1 MALLOC_MMAP_THRESHOLD_=262144 ARROW_DEFAULT_MEMORY_POOL=system\n"
-            f"ulimit -s 2048\nulimit -d {self._worker_memory * 1024}\n"
+            f"export OPENBLAS_NUM_THREADS=1\nulimit -s 1024\nulimit -d {self._worker_memory * 1024}\n"
         )
         command = f'exec {shlex.quote(sys.executable)} {shlex.quote(__file__)} worker "$@"\n'
         worker.write_text(f"#!/bin/sh\n{limit}{command}")

@@ -61,27 +61,30 @@ class ExtractLevel(beam.PTransform):
 
     def expand(self, users: beam.PCollection[Block]) -> Any:  # (input of the next level, PCollection[Level])
         previous, binding = self._previous, for_sides(self._binding, "Binding")
+        before = so_far = None  # S_{k-1}, and what earlier rounds of this level released, as side inputs
         if previous is not None:
-            pruning = self._rounds[0].pruning
-            users = users | "ValidityFilter" >> ValidityFilter(previous, pruning)  # valid k-grams of each user
+            before = for_sides(previous, "Previous")
+            users = users | "ValidityFilter" >> ValidityFilter(before, self._rounds[0].pruning)  # valid k-grams
         released = None
         for round_ in self._rounds:
             step = "" if len(self._rounds) == 1 else f"Round{round_.number + 1}/"
             known = self._checkpoints.load(round_, binding) if self._checkpoints else None
             users, histogram = users | f"{step}ClipAndWeight" >> ClipAndWeight(
-                round_, binding, self._shards, released, users_only=known is not None
+                round_, binding, self._shards, so_far, users_only=known is not None
             )  # H_k
             if known is not None:
                 released = known
-                continue
-            parts = histogram | f"{step}NoisyThreshold" >> NoisyThreshold(round_, binding, previous, released)
-            if previous is None:
-                released = parts | f"{step}CollectTokens" >> CollectTokens(round_, self._binding, released)  # S_1
             else:
-                complete = AddSpuriousGrams(round_, binding, parts, released)
-                released = previous | f"{step}AddSpuriousGrams" >> complete  # S_k
-            if self._checkpoints:
-                released | f"{step}Checkpoint" >> self._checkpoints.save(round_, binding)
+                parts = histogram | f"{step}NoisyThreshold" >> NoisyThreshold(round_, binding, before, so_far)
+                if previous is None:
+                    released = parts | f"{step}CollectTokens" >> CollectTokens(round_, self._binding, so_far)  # S_1
+                else:
+                    complete = AddSpuriousGrams(round_, binding, parts, so_far)
+                    released = previous | f"{step}AddSpuriousGrams" >> complete  # S_k
+                if self._checkpoints:
+                    released | f"{step}Checkpoint" >> self._checkpoints.save(round_, binding)
+            if round_ is not self._rounds[-1]:
+                so_far = for_sides(released, f"{step}Released")
         return users, released
 
 

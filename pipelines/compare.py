@@ -16,6 +16,7 @@ from dpngram.pipelines.flags import OneLineParser, add_guarantee_flags, number_l
 from dpngram.pipelines.inputs import (
     add_input_flags,
     add_tokenizer_flags,
+    check_apart,
     check_input,
     input_format_from_flags,
     new_directory,
@@ -87,8 +88,7 @@ def run(argv: Sequence[str]) -> int:
         )
         if flags.release and flags.noise_key is None:
             raise ParameterError("release must be left out without a noise_key: a fresh key needs no label.")
-        if flags.bad_records is not None and os.path.abspath(flags.bad_records) == os.path.abspath(flags.output):
-            raise ParameterError("bad_records must not be the output: what lies there may be published.")
+        check_apart(flags.output, noise_key=flags.noise_key, bad_records=flags.bad_records)
         bad_records = new_directory("bad_records", flags.bad_records)
         new_directory("output", flags.output)
         if anonymity is not None:

@@ -21,6 +21,7 @@ from dpngram.pipelines.flags import OneLineParser, add_budget_flags, number_or_t
 from dpngram.pipelines.inputs import (
     add_input_flags,
     add_tokenizer_flags,
+    check_apart,
     check_input,
     input_format_from_flags,
     new_directory,
@@ -34,7 +35,7 @@ from dpngram.pipelines.running import beam_options, failure_line, keep_memory, m
 from dpngram.pipelines.scaling import default_shards
 from dpngram.pipelines.writing import MANIFEST, WriteRelease, read_manifest, read_whole, rows_path
 from dpngram.transforms import ExtractLevels
-from dpngram.transforms.keys import KeyProblem, KeyReference
+from dpngram.transforms.keys import KeyProblem
 from dpngram.transforms.validity import PRUNINGS
 
 __all__ = ["extract_files", "make_parser", "run"]
@@ -76,7 +77,7 @@ def run(argv: Sequence[str]) -> int:
         size = check_input(flags, input_format, look=not dry_run)
         if flags.output_bigquery is not None:
             check_table("output_bigquery", flags.output_bigquery)
-        _check_apart(flags.output, noise_key=flags.noise_key, bad_records=flags.bad_records)
+        check_apart(flags.output, noise_key=flags.noise_key, bad_records=flags.bad_records)
         if flags.resume and flags.noise_key is None:
             raise ParameterError("resume must have the noise_key of the run that it finishes.")
         pipeline = make_pipeline(options, size, verbose=flags.verbose)
@@ -195,19 +196,6 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--shards", type=number_or_text, help="blocks of users (default: from the size of the input)")
     how.add_argument("--quiet", action="store_true", help="no progress")
     how.add_argument("--verbose", action="store_true", help="show Beam's messages, and tracebacks")
-
-
-def _check_apart(output: str, *, noise_key: str | None, bad_records: str | None) -> None:
-    """The key, with which the noise can be taken off, and exact counts must not lie in what may be published."""
-    key = None if noise_key is None else KeyReference.parse(noise_key)
-    inside = {"noise_key": key.location if key and key.scheme == "file" else None, "bad_records": bad_records}
-    for name, path in inside.items():
-        if path is not None and f"{_absolute(path)}/".startswith(f"{_absolute(output)}/"):
-            raise ParameterError(f"{name} must not be in the output: what lies there may be published.")
-
-
-def _absolute(path: str) -> str:
-    return (os.path.realpath(path) if FileSystems.get_scheme(path) is None else path).rstrip("/")
 
 
 def _prepare_output(

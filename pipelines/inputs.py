@@ -14,10 +14,12 @@ from dpngram.pipelines.bigquery import ReadBigQuery, check_table
 from dpngram.pipelines.flags import number_or_text
 from dpngram.pipelines.parsing import Fields
 from dpngram.pipelines.reading import INPUT_FORMATS, InputFormat, ReadDocuments, match_files
+from dpngram.transforms.keys import KeyReference
 
 __all__ = [
     "add_input_flags",
     "add_tokenizer_flags",
+    "check_apart",
     "check_input",
     "input_format_from_flags",
     "new_directory",
@@ -124,3 +126,16 @@ def new_directory(name: str, directory: str | None) -> str | None:
         except OSError as error:
             raise ParameterError(f"{name} must be a directory, got {directory!r} ({type(error).__name__}).") from None
     return directory
+
+
+def check_apart(output: str, *, noise_key: str | None, bad_records: str | None = None) -> None:
+    """The key, with which the noise can be taken off, and exact counts must not lie in what may be published."""
+    key = None if noise_key is None else KeyReference.parse(noise_key)
+    inside = {"noise_key": key.location if key and key.scheme == "file" else None, "bad_records": bad_records}
+    for name, path in inside.items():
+        if path is not None and f"{_absolute(path)}/".startswith(f"{_absolute(output)}/"):
+            raise ParameterError(f"{name} must not be in the output: what lies there may be published.")
+
+
+def _absolute(path: str) -> str:
+    return (os.path.realpath(path) if FileSystems.get_scheme(path) is None else path).rstrip("/")

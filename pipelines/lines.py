@@ -51,8 +51,8 @@ def is_damage(error: Exception, compression: str) -> bool:
     Privacy: memory that runs out is never damage, also where Arrow says so. All records of a part would be left out
     because one of them is large, and what is read of one user would depend on another.
     """
-    if isinstance(error, MemoryError):
-        return False
+    if isinstance(error, (MemoryError, pa.ArrowNotImplementedError, pa.lib.ArrowCapacityError)):
+        return False  # the last two: a row of two gigabytes, among others; they are not Arrow's words for damage
     if isinstance(error, OSError):
         # Some decompressors, and Arrow, report broken data as an error of the file: without a number, and Arrow's
         # without a class of its own. (Columnar files have the compression "".)

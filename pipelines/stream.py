@@ -20,7 +20,7 @@ from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.accounting.parameters import check_choice, check_number
 from dpngram.pipelines.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.flags import OneLineParser, add_budget_flags, number_or_text, plan_from_flags, print_error
-from dpngram.pipelines.inputs import add_tokenizer_flags
+from dpngram.pipelines.inputs import add_tokenizer_flags, check_apart
 from dpngram.pipelines.polling import PollFiles
 from dpngram.pipelines.running import beam_options, failure_line, keep_memory, make_pipeline, quiet_logging
 from dpngram.pipelines.writing import WriteWindows
@@ -174,10 +174,7 @@ def _check_key(reference: str | None, output: str) -> None:
     key = KeyReference.parse(reference)
     if key.scheme == "gcp-secret" and not re.search(r"/versions/\d+$", key.location):
         raise ParameterError("noise_key must name a version of the secret (/versions/N): a stream outlives a rotation.")
-    if key.scheme == "file" and FileSystems.get_scheme(output) is None:
-        output = os.path.abspath(output)
-    if key.scheme == "file" and key.location.startswith(output.rstrip("/") + "/"):
-        raise ParameterError("noise_key must not be in the output: what lies beside it tells which windows had data.")
+    check_apart(output, noise_key=reference)  # beside it: which windows had data
 
 
 def _read(pipeline: beam.Pipeline, flags: argparse.Namespace) -> beam.PCollection[tuple[bytes, float]]:

@@ -108,8 +108,10 @@ def _coalesce(columns: list[pa.Array | None]) -> pa.Array | None:
 def _strings(column: pa.Array) -> pa.Array | None:
     """Strings and whole numbers as bytes; None for other kinds."""
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        column, kind = column.dictionary_decode(), kind.value_type
+    if pa.types.is_dictionary(kind):  # decoded, short values may become long columns
+        kind = kind.value_type
+        values = column.dictionary.cast(pa.large_binary()) if _is_textual(kind) else column.dictionary
+        column = values.take(column.indices)
     if pa.types.is_integer(kind):
         return column.cast(pa.string()).cast(pa.large_binary())
     return column.cast(pa.large_binary()) if _is_textual(kind) else None
@@ -243,25 +245,61 @@ def _csv_values(header: bytes) -> list[str]:
         return []
 
 
+class RecursiveSchema(TypeError):
+    """An Avro type that holds itself. No damage, and nothing that a user could bring about: the run fails."""
+
+
 def read_avro(path: str, fields: Fields) -> Iterator[Parsed]:
-    """The records of one Avro file, some at a time. There is no columnar reader for Avro; this one is by record."""
+    """The records of one Avro file, some at a time. There is no columnar reader for Avro; this one is by record.
+
+    Privacy: values are read as they are stored. A date beyond the year 9999, or a UUID that is none, is a legal record
+    of one user; converting it would fail, and take the records behind it out with it.
+    """
     with FileSystems.open(path, compression_type="uncompressed") as file:
-        first = 0
+        first = size = 0
+        batch: list[Any] = []
         try:
-            batch: list[Any] = []
-            for record in fastavro.reader(file, handle_unicode_errors="surrogateescape"):
+            records = fastavro.reader(file, handle_unicode_errors="surrogateescape")
+            as_stored(records.writer_schema)
+            for record in records:
                 batch.append(record)
-                if len(batch) == _BATCH_ROWS:
+                size += _length(record, fields)
+                if len(batch) == _BATCH_ROWS or size > MAX_RECORD_BYTES:
                     yield parse_records(batch, fields, first)
-                    first, batch = first + len(batch), []
+                    first, size, batch = first + len(batch), 0, []
             if batch:
                 yield parse_records(batch, fields, first)
-        except MemoryError:
+        except (MemoryError, RecursiveSchema):
             raise
         except Exception:  # a broken block can raise nearly anything; what was read before it stands
             if batch:
                 yield parse_records(batch, fields, first)
             yield Parsed([], 1, [BadRecord("unreadable", first + len(batch), 0)])
+
+
+def as_stored(schema: Any, within: tuple[str, ...] = ()) -> None:
+    """Takes the logical types out of a parsed schema, in place: what is read by it is what was written.
+
+    A type that holds itself is refused: how deep its values go is up to whoever wrote them, and reading them recurs.
+    """
+    if isinstance(schema, str) and schema in within:
+        raise RecursiveSchema("input must have an Avro schema that is not recursive.")
+    if isinstance(schema, list):
+        for branch in schema:
+            as_stored(branch, within)
+    if isinstance(schema, dict):
+        schema.pop("logicalType", None)
+        within = (*within, schema["name"]) if "name" in schema else within
+        for part in [schema.get("items"), schema.get("values"), *(field["type"] for field in schema.get("fields", ()))]:
+            as_stored(part, within)
+        if isinstance(schema.get("type"), (dict, list)):
+            as_stored(schema["type"], within)
+
+
+def _length(record: Any, fields: Fields) -> int:
+    """About as many characters as the record has in its content."""
+    contents = [record.get(name) for name in fields.content] if isinstance(record, dict) else []
+    return sum(len(part) for content in contents if isinstance(content, (str, list)) for part in content)
 
 
 def parse_records(records: list[Any], fields: Fields, first: int) -> Parsed:
@@ -285,8 +323,8 @@ def parse_records(records: list[Any], fields: Fields, first: int) -> Parsed:
         else:
             users.append(user)
             contents.append(content)
-    kind = pa.list_(pa.string()) if fields.tokens else pa.string()
-    block = make_block(pa.array(users, pa.string()), pa.array(contents, kind))
+    kind = pa.large_list(pa.large_string()) if fields.tokens else pa.large_string()
+    block = make_block(pa.array(users, pa.large_string()), pa.array(contents, kind))
     return Parsed([] if block is None else [block], len(records), bad)
 
 

@@ -121,13 +121,21 @@ def _walk(size: int, probability: float, prf: Prf, stratum: int) -> Array:
         expected = (size - last) * probability
         batch = int(min(expected + 6 * math.sqrt(expected) + 16, _MOST_DRAWN))
         counter = np.arange(drawn, drawn + batch, dtype=np.uint64)
-        with np.errstate(divide="ignore"):  # a draw that rounds to 1 is a gap past the end
-            gaps = np.floor(np.log1p(-uniform(prf.words(counter, stratum))) / log_miss) + 1
+        gaps = np.floor(_log_complement(prf.words(counter, stratum)) / log_miss) + 1
         # A gap beyond the end ends the walk; cut before the sum can overflow.
         steps = np.cumsum(np.minimum(gaps, float(size) + 1).astype(np.int64)[: _safe_length(size)]) + last
         ranks.append(steps[steps < size])
         last, drawn = int(steps[-1]), drawn + batch
     return np.concatenate(ranks)
+
+
+def _log_complement(words: Array) -> Array:
+    """ln(1 - U), with full relative precision at both ends: long gaps take all the values that they should."""
+    upper = words[:, 0] >> np.uint64(63) != 0
+    logs: Array = np.empty(len(words))
+    logs[~upper] = np.log1p(-uniform(words[~upper]))
+    logs[upper] = np.log(uniform(~words[upper]))  # 1 - (U + 1/2)/2^128 = (~U + 1/2)/2^128
+    return logs
 
 
 def _safe_length(size: int) -> int:

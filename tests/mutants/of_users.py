@@ -261,4 +261,22 @@ USERS = (
         ),
         tests=("tests/transforms/test_streams.py::test_sliding_windows_count_each_window_of_a_post[True]",),
     ),
+    Mutant(
+        name="admitted_at_another_time",
+        why="A document goes into the window of its element's time, which a coder has cut, not into the one that was "
+        "counted: a user is in more windows than were paid for.",
+        edits=(
+            Edit(
+                "transforms/windows.py",
+                "(timestamp.micros // 1000 * 1000, (user, text))",
+                "(timestamp.micros, (user, text))",
+            ),
+            Edit(
+                "transforms/windows.py",
+                "yield TimestampedValue(document, Timestamp(micros=micros))  # as it was admitted",
+                "yield document",
+            ),
+        ),
+        tests=("tests/transforms/test_windows.py::test_times_that_a_coder_cuts",),
+    ),
 )

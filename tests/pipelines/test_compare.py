@@ -379,6 +379,13 @@ def test_an_empty_input_is_compared_like_any_other(tmp_path, text):
     assert table(tmp_path / "out" / APART / "dataset.csv")[1] == ["0", "0", "0.00", "0", "0"]
 
 
+@pytest.mark.parametrize("flag", ["--noise_key", "--bad_records"])
+def test_nothing_private_in_the_output(corpus, tmp_path, capsys, flag):
+    assert compare(tmp_path / "out", "--input", corpus, flag, tmp_path / "out" / "deep") == 2
+    assert f"{flag[2:]} must not be in the output" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_charts_show_what_they_are_given():
     chart = line_chart(
         "a <b>", "x & y", "count", ["1", "2", "3"], [Series("up", [1, None, 9], [0, 0, 3]), Series("q", [0, 0, 0])]

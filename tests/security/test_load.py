@@ -360,6 +360,8 @@ def test_memory_that_runs_out_is_no_bad_record(tmp_path, monkeypatch, kind):
 def test_a_worker_in_trouble_is_no_damaged_file():
     """Threads that cannot be started, a pool that is shut: the run fails. A reader cut short is damage."""
     assert not is_damage(RuntimeError("can't start new thread"), "")
+    assert not is_damage(pa.ArrowNotImplementedError("2 GiB in one row of a nested column"), "")
+    assert not is_damage(pa.lib.ArrowCapacityError("array cannot contain more than 2147483646 bytes"), "")
 
     def cut_short():
         yield next(iter(()))

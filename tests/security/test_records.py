@@ -1,8 +1,11 @@
 """One record, whatever is in it, changes nothing of what is read of others: the guarantee is about users, not files."""
 
 import collections
+import io
 
+import fastavro
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from dpngram.pipelines import lines as lines_module
@@ -132,3 +135,47 @@ def test_pieces_of_csv_hold_whole_records(monkeypatch):
         found = list(tables_module._whole_records(chunks))
         assert b"".join(piece for piece in found if piece) == b"".join(one for one in records if len(one) <= 300)
         assert found.count(None) == sum(len(one) > 300 for one in records)
+
+
+LOGICAL = {
+    "at": ({"type": "long", "logicalType": "timestamp-millis"}, 2**60),
+    "day": ({"type": "int", "logicalType": "date"}, 2**31 - 1),
+    "id": ({"type": "string", "logicalType": "uuid"}, "none at all"),
+    "some": (["null", {"type": "array", "items": {"type": "int", "logicalType": "date"}}], [2**31 - 1]),
+}
+
+
+@pytest.mark.parametrize("name", LOGICAL)
+def test_an_avro_value_that_is_no_date(tmp_path, name):
+    """It is legal, and whoever converts it fails; the records behind it were left out, and counted as one."""
+    kind, value = LOGICAL[name]
+    fields = [{"name": "user", "type": "string"}, {"name": "text", "type": "string"}, {"name": name, "type": kind}]
+    harmless = "6ba7b810-9dad-11d1-80b4-00c04fd430c8" if name == "id" else [1] if name == "some" else 1
+    rows = [{"user": f"u{row}", "text": "hello", name: value if row == 5 else harmless} for row in range(20)]
+    data = io.BytesIO()
+    fastavro.writer(data, {"type": "record", "name": "R", "fields": fields}, rows)
+    documents, records, bad = read(tmp_path / "in.avro", "avro", data.getvalue())
+    assert documents == collections.Counter((f"u{row}".encode(), b"hello") for row in range(20))
+    assert (records, bad) == (20, [])
+
+
+def test_an_avro_schema_that_holds_itself(tmp_path):
+    """How deep its values go is up to users, and a reader that recurs dies of it: the file is refused."""
+    fields = [{"name": "user", "type": "string"}, {"name": "text", "type": "string"}]
+    fields += [{"name": "replies", "type": {"type": "array", "items": "R"}}]
+    data = io.BytesIO()
+    fastavro.writer(
+        data, {"type": "record", "name": "R", "fields": fields}, [{"user": "u", "text": "a", "replies": []}]
+    )
+    with pytest.raises(tables_module.RecursiveSchema, match="not recursive"):
+        read(tmp_path / "in.avro", "avro", data.getvalue())
+
+
+def test_columns_of_short_words_that_become_long():
+    """A dictionary column is decoded into 64-bit offsets: 2^31 bytes of text in one batch are no error."""
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, None]), pa.array(["u", "v"]))
+    parsed = tables_module.read_columns([column], [column], 0)
+    assert parsed.blocks[0].users.to_pylist() == [b"u", b"v", b"u"]
+    assert pa.types.is_large_binary(tables_module._strings(column).type)
+    numbers = pa.DictionaryArray.from_arrays(pa.array([0, 0]), pa.array([17]))
+    assert tables_module._strings(numbers).to_pylist() == [b"17", b"17"]

@@ -4,6 +4,7 @@ import itertools
 import math
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import special, stats
@@ -13,7 +14,7 @@ from dpngram.transforms.cut import Cut
 from dpngram.transforms.keyed import Prf
 from dpngram.transforms.levels import EMPTY_LEVEL, Level
 from dpngram.transforms.noise import UNIT, Noise, weight_table
-from dpngram.transforms.strata import Strata
+from dpngram.transforms.strata import Strata, _log_complement
 
 
 def first_level(count):
@@ -110,6 +111,18 @@ def test_walk_of_extreme_probabilities():
     assert len(draw(EMPTY_LEVEL, 0.5, Prf(b"a" * 32))) == 0
     assert len(draw(level, 0.999999, Prf(b"a" * 32))) == 25
     assert len(draw(first_level(3000), 1e-30, Prf(b"a" * 32), "single")) == 0
+
+
+def test_long_gaps_take_all_values():
+    """ln(1 - U) to the last bits at both ends, against 60 digits: U near 1 makes long gaps, U near 0 short ones."""
+    top = 2**64 - 1
+    words = np.array(
+        [[0, 0], [0, 12345], [2**40, 7], [2**63 - 1, top], [2**63, 0], [top - 5, 3], [top, top]], np.uint64
+    )
+    with mpmath.workdps(60):
+        for (high, low), found in zip(words.tolist(), _log_complement(words).tolist(), strict=True):
+            expected = mpmath.log(1 - (high * mpmath.mpf(2) ** 64 + low + 0.5) / mpmath.mpf(2) ** 128)
+            assert found == pytest.approx(float(expected), rel=1e-14)
 
 
 def test_zero_cells_follow_the_law_of_noise():

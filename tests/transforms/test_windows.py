@@ -2,7 +2,9 @@
 
 import apache_beam as beam
 import pytest
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing import test_stream
+from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.trigger import (
     AccumulationMode,
     AfterCount,
@@ -11,10 +13,13 @@ from apache_beam.transforms.trigger import (
     DefaultTrigger,
     Repeatedly,
 )
-from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions, SlidingWindows
+from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions, SlidingWindows, TimestampedValue
+from apache_beam.utils.timestamp import Timestamp
 
 from dpngram.accounting import ParameterError, plan_extraction
 from dpngram.transforms import ExtractNgrams
+from dpngram.transforms.keys import KeyReference, Randomness
+from dpngram.transforms.windows import _AdmitDoFn, _ByUserDoFn
 
 PLAN = plan_extraction(epsilon=1, delta=1e-6, max_n=2, max_contributions=5)
 DISCARD = {"accumulation_mode": AccumulationMode.DISCARDING}
@@ -24,6 +29,9 @@ DISCARD = {"accumulation_mode": AccumulationMode.DISCARDING}
     ("window", "message"),
     [
         (beam.WindowInto(Sessions(10)), "windows must be global, fixed or sliding, got Sessions"),
+        (beam.WindowInto(FixedWindows(1.0005)), "windows must begin and end at whole milliseconds"),
+        (beam.WindowInto(FixedWindows(1, 0.0005)), "windows must begin and end at whole milliseconds"),
+        (beam.WindowInto(SlidingWindows(1, 0.0005)), "windows must begin and end at whole milliseconds"),
         (beam.WindowInto(FixedWindows(10), allowed_lateness=5), "allowed_lateness must be 0"),
         (beam.WindowInto(FixedWindows(10), trigger=Repeatedly(AfterCount(3)), **DISCARD), "trigger must be"),
         (beam.WindowInto(FixedWindows(10), trigger=AfterWatermark(early=AfterCount(1)), **DISCARD), "trigger must be"),
@@ -55,3 +63,39 @@ def test_an_unbounded_input_needs_windows():
 )
 def test_accepted(window):
     (beam.Pipeline() | beam.Create([("u", "a")]) | window) | ExtractNgrams(PLAN)
+
+
+class _Seen(beam.DoFn):
+    def process(self, document, window=beam.DoFn.WindowParam):
+        yield document[1], window.start.micros
+
+
+def test_times_that_a_coder_cuts(tmp_path):
+    """Runners carry milliseconds, cut towards 1970: half a millisecond before it would be in the window after.
+
+    Between admission and the steps around it stands a coder here, as on engines: a side input ends the stage before.
+    """
+    windows = FixedWindows(1)
+    key = KeyReference("file", str(tmp_path / "key"))
+    key.create_if_missing()
+    fields = {"user_field": "user", "text_field": "text", "user_per_document": False}
+    moments = {-2_000_400: "a", -500: "b", 999_999: "c", 1_000_000: "d"}
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        named = (
+            pipeline
+            | beam.Create(list(moments.items()))
+            | beam.Map(lambda item: TimestampedValue(("alice", item[1]), Timestamp(micros=item[0])))
+            | beam.WindowInto(windows)
+            | "ByUser" >> beam.ParDo(_ByUserDoFn(windows, Randomness(key, "", "x", "s"), fields))
+            | "AllWindows" >> beam.WindowInto(GlobalWindows())
+        )
+        number = named | beam.combiners.Count.Globally()
+        kept = (
+            named
+            | "Border" >> beam.Map(lambda named, _: named, beam.pvalue.AsSingleton(number))
+            | beam.ParDo(_AdmitDoFn(windows, 4))
+            | "Again" >> beam.WindowInto(windows)
+            | beam.ParDo(_Seen())
+        )
+        expected = [("a", -3_000_000), ("b", -1_000_000), ("c", 0), ("d", 1_000_000)]
+        assert_that(kept, equal_to(expected))

@@ -129,8 +129,8 @@ RELEASES = (
         edits=(
             Edit(
                 "transforms/strata.py",
-                "members = left.count[mine] * self._right_count",
-                "members = np.maximum(left.count[mine], self._right_count)",
+                "members = left.count[self._mine] * right.count[self._theirs].astype(np.int64)",
+                "members = np.maximum(left.count[self._mine], right.count[self._theirs]).astype(np.int64)",
             ),
         ),
         tests=("tests/transforms/test_levels.py::test_valid_count_and_ranks",),

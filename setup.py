@@ -37,7 +37,6 @@ setup(
     extras_require={
         "test": [
             "pytest>=8",
-            "pytest-xdist>=3",  # two processes: half an hour of tests in half the time
             "hypothesis>=6",
             "mpmath>=1.3",
             "dp-accounting>=0.4.4",

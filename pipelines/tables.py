@@ -297,9 +297,13 @@ def as_stored(schema: Any, within: tuple[str, ...] = ()) -> None:
 
 
 def _length(record: Any, fields: Fields) -> int:
-    """About as many characters as the record has in its content."""
-    contents = [record.get(name) for name in fields.content] if isinstance(record, dict) else []
-    return sum(len(part) for content in contents if isinstance(content, (str, list)) for part in content)
+    """About as many characters as the record has in its content, whatever is in it: nothing here may fail."""
+    size = 0
+    for name in fields.content if isinstance(record, dict) else ():
+        content = record.get(name)
+        parts = content if isinstance(content, list) else [content]
+        size += sum(len(part) for part in parts if isinstance(part, str))
+    return size
 
 
 def parse_records(records: list[Any], fields: Fields, first: int) -> Parsed:

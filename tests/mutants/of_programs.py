@@ -121,6 +121,12 @@ PROGRAMS = (
         tests=("tests/security/test_records.py::test_an_avro_value_that_is_no_date",),
     ),
     Mutant(
+        name="the_length_of_what_is_no_text",
+        why="A list with a null in it, in a record of one user, takes all records behind it out of the release.",
+        edits=(Edit("pipelines/tables.py", "for part in parts if isinstance(part, str))", "for part in parts)"),),
+        tests=("tests/security/test_records.py::test_an_avro_content_that_is_no_text",),
+    ),
+    Mutant(
         name="a_huge_row_is_damage",
         why="A row of two gigabytes, which Arrow cannot hold in one column, takes its neighbours out of the release.",
         edits=(

@@ -179,3 +179,27 @@ def test_columns_of_short_words_that_become_long():
     assert pa.types.is_large_binary(tables_module._strings(column).type)
     numbers = pa.DictionaryArray.from_arrays(pa.array([0, 0]), pa.array([17]))
     assert tables_module._strings(numbers).to_pylist() == [b"17", b"17"]
+
+
+@pytest.mark.parametrize("odd", [None, [None], [7], ["a", None], [["a"]], 7, 2.5, b"a", {"a": 1}, [{"a": None}], True])
+def test_an_avro_content_that_is_no_text(tmp_path, odd):
+    """Whatever stands where text or tokens should: one bad record, and those behind it are read."""
+    inner = [
+        "null",
+        "string",
+        "long",
+        {"type": "array", "items": "string"},
+        {"type": "map", "values": ["null", "long"]},
+    ]
+    kinds = [*inner[:3], "double", "bytes", "boolean", {"type": "array", "items": inner}, inner[4]]
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "user", "type": "string"}, {"name": "text", "type": kinds}],
+    }
+    rows = [{"user": f"u{row}", "text": odd if row == 5 else "hello"} for row in range(20)]
+    data = io.BytesIO()
+    fastavro.writer(data, schema, rows)
+    documents, records, bad = read(tmp_path / "in.avro", "avro", data.getvalue())
+    assert documents == collections.Counter((f"u{row}".encode(), b"hello") for row in range(20) if row != 5)
+    assert (records, len(bad)) == (20, 1)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import find_packages, setup
 
 ROOMS = ("accounting", "transforms", "pipelines")
 
@@ -23,7 +23,7 @@ setup(
         "Typing :: Typed",
     ],
     python_requires=">=3.10,<3.13",
-    packages=[f"dpngram.{room}" for room in ROOMS],
+    packages=[f"dpngram.{package}" for room in ROOMS for package in find_packages(include=[room, f"{room}.*"])],
     package_dir={f"dpngram.{room}": room for room in ROOMS},
     package_data={f"dpngram.{room}": ["py.typed"] for room in ROOMS},
     install_requires=[

@@ -26,14 +26,17 @@ from apache_beam.utils.timestamp import Timestamp
 
 from dpngram.accounting import POLICIES, ParameterError
 from dpngram.accounting.parameters import check_choice, check_integer, check_number
-from dpngram.pipelines.attacks import ATTACKS, Attack, Finding, Release
-from dpngram.pipelines.encoding import OUTPUT_FORMATS
-from dpngram.pipelines.figures import Series, line_chart
-from dpngram.pipelines.flags import OneLineParser, number_list, number_or_text, print_error
-from dpngram.pipelines.inputs import new_directory
-from dpngram.pipelines.page import render, section, table
-from dpngram.pipelines.running import beam_options, failure_line, keep_memory, make_pipeline, quiet_logging
-from dpngram.pipelines.writing import MANIFEST, WriteRelease, WriteWindows, read_whole, write_whole
+from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
+from dpngram.pipelines.io.writing import MANIFEST, WriteRelease, WriteWindows, read_whole, write_whole
+from dpngram.pipelines.launch.beam_flags import beam_options
+from dpngram.pipelines.launch.failures import failure_line
+from dpngram.pipelines.launch.flags import OneLineParser, number_list, number_or_text, print_error
+from dpngram.pipelines.launch.input_flags import new_directory
+from dpngram.pipelines.launch.runner import make_pipeline
+from dpngram.pipelines.launch.startup import keep_memory, quiet_logging
+from dpngram.pipelines.pages.figures import Series, line_chart
+from dpngram.pipelines.pages.page import render, section, table
+from dpngram.pipelines.research.attacks import ATTACKS, Attack, Finding, Release
 from dpngram.transforms import DocumentBlock, ExtractLevels
 
 __all__ = ["run", "run_attack"]

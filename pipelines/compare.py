@@ -11,9 +11,12 @@ from apache_beam.io.filesystems import FileSystems
 
 from dpngram.accounting import ParameterError
 from dpngram.accounting.parameters import check_integer, check_number
-from dpngram.pipelines.comparison_page import render_page
-from dpngram.pipelines.flags import OneLineParser, add_guarantee_flags, number_list, number_or_text, print_error
-from dpngram.pipelines.inputs import (
+from dpngram.pipelines.io.reading import CheckRecords
+from dpngram.pipelines.io.writing import read_whole, write_whole
+from dpngram.pipelines.launch.beam_flags import beam_options
+from dpngram.pipelines.launch.failures import failure_line
+from dpngram.pipelines.launch.flags import OneLineParser, add_guarantee_flags, number_list, number_or_text, print_error
+from dpngram.pipelines.launch.input_flags import (
     add_input_flags,
     add_tokenizer_flags,
     check_apart,
@@ -22,8 +25,11 @@ from dpngram.pipelines.inputs import (
     new_directory,
     read_documents,
 )
-from dpngram.pipelines.reading import CheckRecords
-from dpngram.pipelines.results import (
+from dpngram.pipelines.launch.runner import make_pipeline
+from dpngram.pipelines.launch.scaling import default_shards
+from dpngram.pipelines.launch.startup import keep_memory, quiet_logging
+from dpngram.pipelines.pages.comparison_page import render_page
+from dpngram.pipelines.research.results import (
     EXACT_WARNING,
     exact_tables,
     fill_exact,
@@ -33,12 +39,9 @@ from dpngram.pipelines.results import (
     spent_in_words,
     to_json,
 )
-from dpngram.pipelines.running import beam_options, failure_line, keep_memory, make_pipeline, quiet_logging
-from dpngram.pipelines.scaling import default_shards
-from dpngram.pipelines.systems import SWEEPS, SYSTEMS, Comparison, plan_comparison
-from dpngram.pipelines.writing import read_whole, write_whole
-from dpngram.transforms.comparison import CompareSystems
-from dpngram.transforms.keys import KeyProblem
+from dpngram.pipelines.research.systems import SWEEPS, SYSTEMS, Comparison, plan_comparison
+from dpngram.transforms.baselines.compare_systems import CompareSystems
+from dpngram.transforms.randomness.noise_key import NoiseKeyError
 
 __all__ = ["EXACT_DIRECTORY", "compare_files", "run"]
 
@@ -95,7 +98,7 @@ def run(argv: Sequence[str]) -> int:
             new_directory("output", FileSystems.join(flags.output, EXACT_DIRECTORY))
         documents, tallies = read_documents(pipeline, flags.input, input_format, bad_records)
         compare_files(documents, tallies, flags.output, comparison, systems, anonymity, max_bad_fraction=most_bad)
-    except (ParameterError, KeyProblem) as error:
+    except (ParameterError, NoiseKeyError) as error:
         parser.error(str(error))
     if anonymity is not None:
         _warn(f"{EXACT_WARNING} They go to {EXACT_DIRECTORY}/ and nowhere else.")

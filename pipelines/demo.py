@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpngram.pipelines import extract
-from dpngram.pipelines.flags import OneLineParser, print_error
+from dpngram.pipelines.launch.flags import OneLineParser, print_error
 
 __all__ = ["run", "write_messages"]
 

@@ -1,24 +1,26 @@
 """`dpngram extract`: private n-grams from files."""
 
 import argparse
-import hashlib
-import json
-import os
-import re
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import apache_beam as beam
-from apache_beam.io.filesystems import FileSystems
 
 from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.accounting.parameters import check_choice, check_number
-from dpngram.pipelines.bigquery import WriteBigQuery, check_table
-from dpngram.pipelines.dataflow import check_dataflow, is_dataflow, is_dry_run, job_line, waits
-from dpngram.pipelines.encoding import OUTPUT_FORMATS
-from dpngram.pipelines.flags import OneLineParser, add_budget_flags, number_or_text, plan_from_flags, print_error
-from dpngram.pipelines.inputs import (
+from dpngram.pipelines.io.bigquery import WriteBigQuery, check_table
+from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
+from dpngram.pipelines.io.output_directory import (
+    drop_checkpoints,
+    prepare_output,
+)
+from dpngram.pipelines.io.reading import CheckRecords, InputFormat
+from dpngram.pipelines.io.writing import WriteRelease, read_manifest
+from dpngram.pipelines.launch.beam_flags import beam_options
+from dpngram.pipelines.launch.dataflow import check_dataflow, is_dataflow, is_dry_run, job_line, waits
+from dpngram.pipelines.launch.failures import failure_line
+from dpngram.pipelines.launch.flags import OneLineParser, add_budget_flags, number_or_text, plan_from_flags, print_error
+from dpngram.pipelines.launch.input_flags import (
     add_input_flags,
     add_tokenizer_flags,
     check_apart,
@@ -27,24 +29,17 @@ from dpngram.pipelines.inputs import (
     new_directory,
     read_documents,
 )
-from dpngram.pipelines.operator import write_operator_notes
-from dpngram.pipelines.progress import show_metrics, show_progress
-from dpngram.pipelines.reading import CheckRecords, InputFormat
+from dpngram.pipelines.launch.operator_notes import write_operator_notes
+from dpngram.pipelines.launch.progress import show_metrics, show_progress
+from dpngram.pipelines.launch.runner import make_pipeline
+from dpngram.pipelines.launch.scaling import default_shards
+from dpngram.pipelines.launch.startup import keep_memory, quiet_logging
 from dpngram.pipelines.report import write_report
-from dpngram.pipelines.running import beam_options, failure_line, keep_memory, make_pipeline, quiet_logging
-from dpngram.pipelines.scaling import default_shards
-from dpngram.pipelines.writing import MANIFEST, WriteRelease, read_manifest, read_whole, rows_path
 from dpngram.transforms import ExtractLevels
-from dpngram.transforms.keys import KeyProblem
-from dpngram.transforms.validity import PRUNINGS
+from dpngram.transforms.randomness.noise_key import NoiseKeyError
+from dpngram.transforms.validity_filter import PRUNINGS
 
 __all__ = ["extract_files", "make_parser", "run"]
-
-# Names that this program writes, and names that they have while they are written.
-_OURS = re.compile(
-    r"(manifest\.json|report\.html|operator\.json|ngrams-\d\d\.(jsonl|csv|parquet|avro|txt)"
-    r"|checkpoint-[0-9a-f]{16}-\d\d-\d\.block)(\.[0-9a-f]{16}\.tmp)?"
-)
 
 
 def make_parser() -> OneLineParser:
@@ -93,7 +88,7 @@ def run(argv: Sequence[str]) -> int:
             checkpoints=None if flags.noise_key is None else flags.output,
         )
         settings = {name: value for name, value in extract.settings().items() if name != "plan"}
-        if not dry_run and not _prepare_output(
+        if not dry_run and not prepare_output(
             flags.output, plan, settings, flags.output_format, overwrite=flags.overwrite, resume=flags.resume
         ):
             print(_finished_again(flags.output))
@@ -110,7 +105,7 @@ def run(argv: Sequence[str]) -> int:
             max_bad_fraction=most_bad,
             output_bigquery=flags.output_bigquery,
         )
-    except (ParameterError, KeyProblem) as error:
+    except (ParameterError, NoiseKeyError) as error:
         parser.error(str(error))
     try:
         with show_progress(pipeline, plan.max_n, size, quiet=flags.quiet):
@@ -120,13 +115,13 @@ def run(argv: Sequence[str]) -> int:
                 return 0
             with show_metrics(result, quiet=flags.quiet):
                 result.wait_until_finish()
-        _drop_checkpoints(flags.output)
+        drop_checkpoints(flags.output)
         write_report(flags.output)
         write_operator_notes(flags.output, result, time.time() - start, size)
     except Exception as error:
         line = failure_line(error, pipeline, flags.noise_key)
         if line.startswith("max_bad_fraction"):
-            _drop_checkpoints(flags.output)  # nothing of this input is to be released
+            drop_checkpoints(flags.output)  # nothing of this input is to be released
         if flags.verbose:
             raise
         return print_error(parser.prog, line, status=1)
@@ -136,7 +131,7 @@ def run(argv: Sequence[str]) -> int:
 
 def _finished_again(directory: str) -> str:
     """What is left to do for a release that is whole; its summary."""
-    _drop_checkpoints(directory)
+    drop_checkpoints(directory)
     try:
         write_report(directory)
         return _summary(directory)
@@ -196,70 +191,3 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--shards", type=number_or_text, help="blocks of users (default: from the size of the input)")
     how.add_argument("--quiet", action="store_true", help="no progress")
     how.add_argument("--verbose", action="store_true", help="show Beam's messages, and tracebacks")
-
-
-def _prepare_output(
-    directory: str, plan: ExtractionPlan, settings: dict[str, Any], output_format: str, *, overwrite: bool, resume: bool
-) -> bool:
-    """Makes the directory ready; an error if something is in it that must not be touched. False: already finished.
-
-    The old manifest goes first: from then on until the new one is written, nothing here looks like a release.
-    """
-    if FileSystems.get_scheme(directory) is None and os.path.isfile(directory):
-        raise ParameterError(f"output must be a directory, got {directory!r}, which is a file.")
-    try:
-        if not FileSystems.exists(directory):
-            FileSystems.mkdirs(directory)
-        found = [file.path for file in FileSystems.match([FileSystems.join(directory, "*")])[0].metadata_list]
-    except Exception as error:
-        raise ParameterError(f"output must be a directory, got {directory!r} ({type(error).__name__}).") from None
-    names = {path: FileSystems.split(path)[1] for path in found}
-    ours = [path for path, name in names.items() if _OURS.fullmatch(name)]
-    finished = [path for path, name in names.items() if name == MANIFEST]
-    if finished and not _is_our_manifest(directory):
-        raise ParameterError(f"output must be a new or empty directory, got {directory!r} with another manifest in it.")
-    if resume and finished:
-        _check_finished(directory, plan, settings, output_format)
-        return False
-    if found and not (overwrite or (resume and len(ours) == len(found))):
-        kind = "a finished release" if finished else "files"
-        raise ParameterError(
-            f"output must be a new or empty directory, got {directory!r} with {kind} in it (--overwrite replaces it)."
-        )
-    for path in [*finished, *(path for path in ours if path not in finished)]:
-        if not (resume and path.endswith(".block")):
-            FileSystems.delete([path])
-    return True
-
-
-def _is_our_manifest(directory: str) -> bool:
-    try:
-        return bool({"dpngram", "levels", "plan"} <= read_manifest(directory).keys())
-    except (ValueError, AttributeError, OSError, RecursionError):
-        return False
-
-
-def _check_finished(directory: str, plan: ExtractionPlan, settings: dict[str, Any], output_format: str) -> None:
-    """An error unless the finished release is the one asked for, and whole."""
-    manifest = read_manifest(directory)
-    asked = {"plan": json.loads(plan.to_json()), "settings": settings, "format": output_format}
-    for name, value in asked.items():
-        if manifest.get(name) != value:
-            raise ParameterError(f"resume must have the {name} of the release that is in {directory!r}.")
-    try:
-        files = {level["file"]: level["sha256"] for level in manifest["levels"]}
-        paths = {name: rows_path(directory, name) for name in files}
-    except (ValueError, LookupError, TypeError):
-        raise ParameterError(f"resume must find a whole release in {directory!r}: its manifest is broken.") from None
-    for name, path in paths.items():
-        if not FileSystems.exists(path) or hashlib.sha256(read_whole(path)).hexdigest() != files[name]:
-            raise ParameterError(f"resume must find a whole release in {directory!r}: {name} is not as it was.")
-
-
-def _drop_checkpoints(directory: str) -> None:
-    """What is finished needs none, nor what a worker that died was writing."""
-    patterns = [FileSystems.join(directory, name) for name in ("checkpoint-*", "*.tmp")]
-    matched = {file.path for result in FileSystems.match(patterns) for file in result.metadata_list}
-    found = [path for path in sorted(matched) if _OURS.fullmatch(FileSystems.split(path)[1])]
-    if found:
-        FileSystems.delete(found)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from dpngram.accounting import ParameterError, guarantee_in_words
 from dpngram.accounting.explain import conclude_plan, explain_plan, tabulate_plan
-from dpngram.pipelines.flags import OneLineParser, add_budget_flags, plan_from_flags
+from dpngram.pipelines.launch.flags import OneLineParser, add_budget_flags, plan_from_flags
 
 
 def run(argv: Sequence[str]) -> int:

@@ -18,15 +18,18 @@ from apache_beam.utils.timestamp import Timestamp
 
 from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.accounting.parameters import check_choice, check_number
-from dpngram.pipelines.encoding import OUTPUT_FORMATS
-from dpngram.pipelines.flags import OneLineParser, add_budget_flags, number_or_text, plan_from_flags, print_error
-from dpngram.pipelines.inputs import add_tokenizer_flags, check_apart
-from dpngram.pipelines.polling import PollFiles
-from dpngram.pipelines.running import beam_options, failure_line, keep_memory, make_pipeline, quiet_logging
-from dpngram.pipelines.writing import WriteWindows
+from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
+from dpngram.pipelines.io.polling import PollFiles
+from dpngram.pipelines.io.writing import WriteWindows
+from dpngram.pipelines.launch.beam_flags import beam_options
+from dpngram.pipelines.launch.failures import failure_line
+from dpngram.pipelines.launch.flags import OneLineParser, add_budget_flags, number_or_text, plan_from_flags, print_error
+from dpngram.pipelines.launch.input_flags import add_tokenizer_flags, check_apart
+from dpngram.pipelines.launch.runner import make_pipeline
+from dpngram.pipelines.launch.startup import keep_memory, quiet_logging
 from dpngram.transforms import ExtractLevels
-from dpngram.transforms.keys import KeyProblem, KeyReference
-from dpngram.transforms.validity import PRUNINGS
+from dpngram.transforms.randomness.noise_key import KeyReference, NoiseKeyError
+from dpngram.transforms.validity_filter import PRUNINGS
 
 __all__ = ["ParseMessages", "run", "stream_messages"]
 
@@ -66,7 +69,7 @@ def run(argv: Sequence[str]) -> int:
         )
         fields = (flags.user_field, flags.text_field, flags.time_field)
         stream_messages(messages, fields, window, flags.output, plan, extract, flags.output_format)
-    except (ParameterError, KeyProblem) as error:
+    except (ParameterError, NoiseKeyError) as error:
         parser.error(str(error))
     try:
         pipeline.run().wait_until_finish()

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from dpngram.accounting import ParameterError
 from dpngram.accounting.parameters import check_integer, check_number
-from dpngram.pipelines.flags import OneLineParser, number_list, number_or_text, print_error
+from dpngram.pipelines.launch.flags import OneLineParser, number_list, number_or_text, print_error
 
 __all__ = ["Corpus", "Phrase", "run", "write_corpus"]
 

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpngram.accounting import POLICIES, ParameterError
-from dpngram.pipelines.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.extract import make_parser, run
-from dpngram.pipelines.flags import number_list, number_or_text, print_error
-from dpngram.pipelines.reading import INPUT_FORMATS
-from dpngram.transforms.validity import PRUNINGS
+from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
+from dpngram.pipelines.io.reading import INPUT_FORMATS
+from dpngram.pipelines.launch.flags import number_list, number_or_text, print_error
+from dpngram.transforms.validity_filter import PRUNINGS
 
 __all__ = ["command_line", "launch", "template_metadata"]
 

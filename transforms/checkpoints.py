@@ -14,10 +14,11 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 
-from dpngram.transforms.columns import Block
-from dpngram.transforms.keys import KeyProblem
-from dpngram.transforms.levels import Level
-from dpngram.transforms.rounds import Round, RoundDoFn
+from dpngram.transforms.blocks.columns import Block
+from dpngram.transforms.blocks.levels import Level
+from dpngram.transforms.keyed_dofn import RoundDoFn
+from dpngram.transforms.policies.base import Round
+from dpngram.transforms.randomness.noise_key import NoiseKeyError
 
 __all__ = ["Checkpoints"]
 
@@ -63,7 +64,7 @@ class _LoadDoFn(RoundDoFn):
             stored = bytes(file.read())
         mac, data = stored[:_MAC_BYTES], stored[_MAC_BYTES:]
         if not hmac.compare_digest(mac, self._source.seal(_name(self._round), binding, data)):
-            raise KeyProblem(
+            raise NoiseKeyError(
                 "noise_key: the checkpoints in the output were made with another key, or from other data; "
                 "--overwrite starts anew."
             )

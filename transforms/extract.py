@@ -15,22 +15,26 @@ from apache_beam.transforms.window import GlobalWindows
 
 from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.accounting.parameters import check_choice, check_integer
+from dpngram.transforms.add_spurious_grams import AddSpuriousGrams, CollectTokens
+from dpngram.transforms.bind_release import BindRelease
+from dpngram.transforms.blocks.columns import Block
+from dpngram.transforms.blocks.grams import GramTable, Ngram
+from dpngram.transforms.blocks.levels import Level
 from dpngram.transforms.checkpoints import Checkpoints
-from dpngram.transforms.columns import Block
-from dpngram.transforms.contribution import ClipAndWeight
-from dpngram.transforms.documents import PreparePosts
-from dpngram.transforms.keys import KeyReference, Randomness, settings_digest
-from dpngram.transforms.levels import Level
-from dpngram.transforms.policies import PaperPolicy, make_policy
-from dpngram.transforms.released import DecodeGrams, GramTable, Ngram
-from dpngram.transforms.rounds import Round
-from dpngram.transforms.sides import for_sides
-from dpngram.transforms.spurious import AddSpuriousGrams, CollectTokens
-from dpngram.transforms.threshold import NoisyThreshold
+from dpngram.transforms.clip_and_weight import ClipAndWeight
+from dpngram.transforms.decode_grams import DecodeGrams
+from dpngram.transforms.group_users import GroupUsers
+from dpngram.transforms.limit_windows import LimitWindowsPerUser
+from dpngram.transforms.noisy_threshold import NoisyThreshold
+from dpngram.transforms.policies import make_policy
+from dpngram.transforms.policies.base import Round
+from dpngram.transforms.policies.paper import PaperPolicy
+from dpngram.transforms.prepare_posts import PreparePosts
+from dpngram.transforms.randomness.noise_key import KeyReference, Randomness, settings_digest
+from dpngram.transforms.side_inputs import for_sides
 from dpngram.transforms.tokenizers import make_tokenizer
-from dpngram.transforms.users import BindRelease, GroupUsers
-from dpngram.transforms.validity import PRUNINGS, ValidityFilter
-from dpngram.transforms.windows import BoundWindows, check_windowing, windows_per_document
+from dpngram.transforms.validity_filter import PRUNINGS, ValidityFilter
+from dpngram.transforms.windowing import check_windowing, windows_per_document
 
 __all__ = ["ExtractLevel", "ExtractLevels", "ExtractNgrams", "chain_levels", "fresh_key"]
 
@@ -123,7 +127,7 @@ class ExtractLevels(beam.PTransform):
         shards: into how many blocks of users the input is cut. Does not change the result.
         checkpoints: a directory that keeps every finished round; a run with the same `noise_key` goes on from there.
         bound_windows: in fixed or sliding windows, leave out what a user says beyond `plan.windows` windows, see
-            `BoundWindows`. Default: if the plan has more than one.
+            `LimitWindowsPerUser`. Default: if the plan has more than one.
 
     Privacy: user-level differential privacy with the plan's parameters for everything that comes out. Input may hold
     one user's posts in any number of elements. Counters and errors carry no text, token or user id. In fixed or sliding
@@ -175,7 +179,7 @@ class ExtractLevels(beam.PTransform):
         users = (
             self._bounded(documents, randomness)
             | "PreparePosts" >> PreparePosts(self._tokenizer, randomness, self._shards, **self._fields)  # posts
-            | "GroupUsers" >> GroupUsers(randomness, solo=self._fields["user_per_document"])  # users
+            | "GroupUsers" >> GroupUsers(randomness, user_per_document=self._fields["user_per_document"])  # users
         )
         binding = users | "BindRelease" >> BindRelease(randomness)
 
@@ -207,7 +211,7 @@ class ExtractLevels(beam.PTransform):
         if self._fields["user_per_document"]:
             return documents  # each is in `needed` windows
         names = {name: self._fields[name] for name in ("user_field", "text_field")}
-        return documents | "BoundWindows" >> BoundWindows(self._plan.windows, randomness, **names)
+        return documents | "LimitWindowsPerUser" >> LimitWindowsPerUser(self._plan.windows, randomness, **names)
 
     def settings(self) -> dict[str, Any]:
         """Everything that determines the histogram besides the data; enters the key derivation.

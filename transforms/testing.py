@@ -9,20 +9,23 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from dpngram.accounting import ExtractionPlan, LevelPlan, RoundPlan
-from dpngram.transforms.candidates import CandidateBlock, open_candidates
-from dpngram.transforms.documents import DocumentBlock, block_posts
-from dpngram.transforms.histogram import CellBlock, merge_cells, split_cells, weighted_cells
-from dpngram.transforms.keys import KeyReference, KeySource, Randomness, settings_digest
-from dpngram.transforms.levels import EMPTY_LEVEL, Level
+from dpngram.transforms.add_spurious_grams import collect_tokens, complete_level
+from dpngram.transforms.blocks.candidates import CandidateBlock, open_candidates
+from dpngram.transforms.blocks.cells import CellBlock, merge_cells, split_cells, weighted_cells
+from dpngram.transforms.blocks.documents import DocumentBlock
+from dpngram.transforms.blocks.grams import EMPTY_TABLE, GramTable
+from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
+from dpngram.transforms.blocks.posts import PostBlock, split_posts
+from dpngram.transforms.blocks.users import UserBlock
+from dpngram.transforms.decode_grams import decode_grams
+from dpngram.transforms.group_users import group_users, sum_digests
+from dpngram.transforms.noisy_threshold import threshold_cells
 from dpngram.transforms.policies import make_policy
-from dpngram.transforms.posts import PostBlock, PostDigests, split_posts
-from dpngram.transforms.released import EMPTY_TABLE, GramTable, decode_grams
-from dpngram.transforms.rounds import Round
-from dpngram.transforms.spurious import add_spurious, collect_tokens
-from dpngram.transforms.threshold import release_cells
-from dpngram.transforms.tokenizers import Tokenizer
-from dpngram.transforms.users import UserBlock, group_users, sum_digests
-from dpngram.transforms.validity import keep_valid
+from dpngram.transforms.policies.base import Round
+from dpngram.transforms.prepare_posts import PostDigests, block_posts
+from dpngram.transforms.randomness.noise_key import KeyReference, KeySource, Randomness, settings_digest
+from dpngram.transforms.tokenizers.base import Tokenizer
+from dpngram.transforms.validity_filter import filter_valid
 
 __all__ = ["ExactPlan", "exact_plan", "extract_in_memory", "key_source"]
 
@@ -85,7 +88,9 @@ def extract_in_memory(
         if posts is not None:
             for shard, piece in split_posts(posts, shards):
                 pieces[shard].append(piece)
-    users: list[UserBlock] = [group_users(piece, solo=user_per_document, source=source) for piece in pieces.values()]
+    users: list[UserBlock] = [
+        group_users(piece, user_per_document=user_per_document, source=source) for piece in pieces.values()
+    ]
     binding = source.binding(_fingerprint(users))
 
     policy = make_policy(plan, pruning)
@@ -93,7 +98,7 @@ def extract_in_memory(
     blocks: Sequence[UserBlock | CandidateBlock] = users
     for n in range(1, plan.max_n + 1):
         if n > 1:
-            blocks = [keep_valid(block, level, pruning) for block in blocks] if len(level) else []
+            blocks = [filter_valid(block, level, pruning) for block in blocks] if len(level) else []
         released = EMPTY_LEVEL
         for number in range(len(plan.level(n).rounds)):
             round_ = Round(policy, n, number, source.randomness, pruning)
@@ -109,9 +114,9 @@ def extract_in_memory(
                     histogram[shard].append(cells)
             blocks = after
             cut = policy.cut(round_, level, released)
-            parts = [release_cells(merge_cells(cells), cut, draw) for cells in histogram.values()]
+            parts = [threshold_cells(merge_cells(cells), cut, draw) for cells in histogram.values()]
             if n > 1:
-                released = add_spurious(parts, level, released, round_, draw) if len(level) else EMPTY_LEVEL
+                released = complete_level(parts, level, released, round_, draw) if len(level) else EMPTY_LEVEL
             else:
                 released = collect_tokens(parts, released, round_)
             if observe is not None:

@@ -146,9 +146,9 @@ def corpus(work, users):
 def run_plain(kind, path):
     """The measured baselines: the same functions on arrays, without Beam's runner."""
     from dpngram.accounting import plan_extraction
-    from dpngram.pipelines.lines import ByteRange, read_pieces
-    from dpngram.pipelines.parsing import Fields, parse_jsonl, parse_text
-    from dpngram.transforms.columns import binary_array
+    from dpngram.pipelines.io.lines import ByteRange, read_pieces
+    from dpngram.pipelines.io.parsing import Fields, parse_jsonl, parse_text
+    from dpngram.transforms.blocks.columns import binary_array
     from dpngram.transforms.testing import extract_in_memory, key_source
     from dpngram.transforms.tokenizers import make_tokenizer
 

@@ -16,11 +16,11 @@ import sys
 from pathlib import Path
 
 from dpngram.accounting import plan_extraction
-from dpngram.pipelines.lines import RANGE_BYTES, ByteRange, read_pieces
-from dpngram.pipelines.parsing import Fields, parse_jsonl, parse_text
+from dpngram.pipelines.io.lines import RANGE_BYTES, ByteRange, read_pieces
+from dpngram.pipelines.io.parsing import Fields, parse_jsonl, parse_text
 from dpngram.pipelines.synth import Corpus
 from dpngram.transforms import testing
-from dpngram.transforms.documents import DocumentBlock
+from dpngram.transforms.blocks.documents import DocumentBlock
 from dpngram.transforms.testing import extract_in_memory, key_source
 from dpngram.transforms.tokenizers import make_tokenizer
 
@@ -28,12 +28,12 @@ from dpngram.transforms.tokenizers import make_tokenizer
 STEPS = (
     ("split_posts", "posts", lambda made: [block for _, block in made]),
     ("group_users", "users", lambda made: [made]),
-    ("keep_valid", "candidates", lambda made: [made]),
+    ("filter_valid", "candidates", lambda made: [made]),
     ("split_cells", "cells", lambda made: [block for _, block in made]),
     ("merge_cells", "histogram", lambda made: [made]),
-    ("release_cells", "parts", lambda made: [made]),
+    ("threshold_cells", "parts", lambda made: [made]),
     ("collect_tokens", "level", lambda made: [made]),
-    ("add_spurious", "level", lambda made: [made]),
+    ("complete_level", "level", lambda made: [made]),
     ("decode_grams", "table", lambda made: [made]),
 )
 
@@ -89,7 +89,7 @@ def _recorded(function, kind, unpack, sizes):
     return call
 
 
-def measure(documents, plan, *, tokenizer="words", shards=16, solo=False):
+def measure(documents, plan, *, tokenizer="words", shards=16, user_per_document=False):
     """{kind: Size} of one extraction."""
     with recorder() as sizes:
         extract_in_memory(
@@ -97,7 +97,7 @@ def measure(documents, plan, *, tokenizer="words", shards=16, solo=False):
             plan,
             key_source(bytes(32)),
             make_tokenizer(tokenizer),
-            user_per_document=solo,
+            user_per_document=user_per_document,
             shards=shards,
             histogram_shards=-(-shards // 8),
         )
@@ -154,7 +154,7 @@ def bench_english(data):
 
 def bench_msnbc(data):
     plan = plan_extraction(epsilon=1, delta=1e-7, max_n=6, max_contributions=10)
-    show("MSNBC, 16 shards", measure(msnbc(data), plan, tokenizer="whitespace", solo=True))
+    show("MSNBC, 16 shards", measure(msnbc(data), plan, tokenizer="whitespace", user_per_document=True))
 
 
 def bench_memory(_data):

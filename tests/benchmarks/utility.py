@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from dpngram.accounting import plan_extraction
-from dpngram.pipelines.lines import ByteRange, read_pieces
-from dpngram.pipelines.parsing import Fields, parse_jsonl, parse_text
+from dpngram.pipelines.io.lines import ByteRange, read_pieces
+from dpngram.pipelines.io.parsing import Fields, parse_jsonl, parse_text
 from dpngram.transforms.testing import extract_in_memory, key_source
 from dpngram.transforms.tokenizers import make_tokenizer
 
@@ -28,8 +28,8 @@ from dpngram.transforms.tokenizers import make_tokenizer
 class Corpus:
     """Documents, made anew for each run, and how to read them."""
 
-    def __init__(self, blocks, tokenizer="words", solo=False):
-        self.blocks, self.tokenizer, self.solo = list(blocks), make_tokenizer(tokenizer), solo
+    def __init__(self, blocks, tokenizer="words", user_per_document=False):
+        self.blocks, self.tokenizer, self.user_per_document = list(blocks), make_tokenizer(tokenizer), user_per_document
 
     def run(self, plan, key):
         """Released and spurious grams, per level."""
@@ -45,7 +45,7 @@ class Corpus:
             plan,
             key_source(key.to_bytes(32, "little"), [plan.to_json()]),
             self.tokenizer,
-            user_per_document=self.solo,
+            user_per_document=self.user_per_document,
             shards=32,
             histogram_shards=2,
             observe=observe,
@@ -61,7 +61,7 @@ def msnbc(data):
         path.write_bytes(text)
         extent = ByteRange(str(path), 0, len(text), "uncompressed")
         parsed = (parse_text(piece.data, piece.offset) for piece in read_pieces(extent, 0))
-        return Corpus((block for part in parsed for block in part.blocks), "whitespace", solo=True)
+        return Corpus((block for part in parsed for block in part.blocks), "whitespace", user_per_document=True)
 
 
 def jsonl(path, compression):

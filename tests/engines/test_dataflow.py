@@ -23,11 +23,12 @@ from helpers.payloads import opened
 from helpers.runs import extract
 
 from dpngram.accounting import ParameterError, plan_extraction
-from dpngram.pipelines import dataflow, inputs
 from dpngram.pipelines import extract as extract_module
 from dpngram.pipelines.extract import extract_files
-from dpngram.pipelines.reading import InputFormat
-from dpngram.pipelines.running import beam_options
+from dpngram.pipelines.io.reading import InputFormat
+from dpngram.pipelines.launch import dataflow
+from dpngram.pipelines.launch import input_flags as inputs
+from dpngram.pipelines.launch.beam_flags import beam_options
 from dpngram.pipelines.template import launch
 from dpngram.transforms import ExtractLevels, ExtractNgrams
 
@@ -300,7 +301,7 @@ def test_a_job_that_is_not_waited_for(flag, monkeypatch, capsys):
     monkeypatch.setattr(apiclient, "DataflowApplicationClient", Client)
     monkeypatch.setattr(GoogleCloudOptions, "_warn_if_soft_delete_policy_enabled", lambda self, name: None)
     monkeypatch.setattr(inputs, "_input_bytes", lambda patterns: 1 << 30)
-    monkeypatch.setattr(extract_module, "_prepare_output", lambda *_args, **_more: True)
+    monkeypatch.setattr(extract_module, "prepare_output", lambda *_args, **_more: True)
     monkeypatch.setattr(extract_module.FileSystems, "match", lambda patterns: [_Nothing])
     assert extract("gs://some-bucket/out", *CLOUD, *IMAGE, *WHERE, *KEY, flag) == 0
     assert len(created) == 1

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from helpers.runs import small_corpus
 
-from dpngram.pipelines.encoding import OUTPUT_FORMATS
+from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
 
 MARK = "zqcanary"  # every canary begins with it, and nothing else has it: where it is not, none of them is
 CANARIES = [f"{MARK}{i:03d}{hashlib.sha256(b'%d' % i).hexdigest()[:8]}" for i in range(500)]
@@ -76,7 +76,7 @@ def canary_rows():
     rows = small_corpus(240)
     for i, canary in enumerate(CANARIES[:400]):
         if i % 4 == 0:
-            rows.append({"user": f"solo{i}", "text": canary})
+            rows.append({"user": f"user_per_document{i}", "text": canary})
         elif i % 4 == 1:
             rows.append({"user": canary, "text": "w0 w1"})
         elif i % 4 == 2:
@@ -100,7 +100,7 @@ def broken_lines():
         b'"%s"',
         b'{"user": "%s", "text": null}',
         b'{"user": "%s", "text": "x", "time": %s}',
-        b'{"user": "ParameterError: user must %s", "text": ["KeyProblem: noise_key: %s"]}',
+        b'{"user": "ParameterError: user must %s", "text": ["NoiseKeyError: noise_key: %s"]}',
     ]
     for i, canary in enumerate(CANARIES[400:]):
         form = forms[i % len(forms)]

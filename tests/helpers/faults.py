@@ -11,23 +11,21 @@ from apache_beam.transforms import sideinputs
 from apache_beam.transforms.window import IntervalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
-from dpngram.pipelines import compare, reading, stream, writing
-from dpngram.transforms import (
-    checkpoints,
-    comparison,
-    contribution,
-    documents,
-    exact,
-    extract,
-    histogram,
-    released,
-    spurious,
-    threshold,
-    union,
-    users,
-    validity,
-    windows,
-)
+from dpngram.pipelines import compare, stream
+from dpngram.pipelines.io import reading, writing
+from dpngram.transforms import add_spurious_grams as spurious
+from dpngram.transforms import checkpoints, extract
+from dpngram.transforms import clip_and_weight as contribution
+from dpngram.transforms import decode_grams as released
+from dpngram.transforms import group_users as users
+from dpngram.transforms import limit_windows as windows
+from dpngram.transforms import noisy_threshold as threshold
+from dpngram.transforms import prepare_posts as documents
+from dpngram.transforms import sum_cells as histogram
+from dpngram.transforms import validity_filter as validity
+from dpngram.transforms.baselines import compare_systems as comparison
+from dpngram.transforms.baselines import count_exactly as exact
+from dpngram.transforms.baselines import release_unions as union
 
 MODULES = (
     compare,

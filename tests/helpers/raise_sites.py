@@ -19,29 +19,30 @@ from apache_beam.transforms.window import (
 from helpers.canaries import CANARIES
 
 from dpngram.accounting import ExtractionPlan, plan_extraction
-from dpngram.pipelines import bigquery, inputs, reading, report, stream, writing
 from dpngram.pipelines import extract as program
-from dpngram.pipelines.running import beam_options, make_pipeline
-from dpngram.transforms import (
-    ExtractLevels,
-    ExtractNgrams,
-    comparison,
-    documents,
-    keyed,
-    keys,
-    levels,
-    spurious,
-    threshold,
-    tokenizers,
-    users,
-    windows,
-)
+from dpngram.pipelines import stream
+from dpngram.pipelines.io import bigquery, reading, writing
+from dpngram.pipelines.launch import input_flags as inputs
+from dpngram.pipelines.launch.beam_flags import beam_options
+from dpngram.pipelines.launch.runner import make_pipeline
+from dpngram.pipelines.pages import release_page as report
+from dpngram.transforms import ExtractLevels, ExtractNgrams
+from dpngram.transforms import add_spurious_grams as spurious
+from dpngram.transforms import group_users as users
+from dpngram.transforms import limit_windows as windows
+from dpngram.transforms import noisy_threshold as threshold
+from dpngram.transforms import prepare_posts as documents
+from dpngram.transforms.baselines import compare_systems as comparison
+from dpngram.transforms.blocks import levels
+from dpngram.transforms.blocks.columns import Block
 from dpngram.transforms.checkpoints import _LoadDoFn
-from dpngram.transforms.columns import Block
-from dpngram.transforms.noise import Noise
 from dpngram.transforms.policies import make_policy
-from dpngram.transforms.rounds import Round
+from dpngram.transforms.policies.base import Round
+from dpngram.transforms.randomness import noise_key as keys
+from dpngram.transforms.randomness import prf as keyed
+from dpngram.transforms.randomness.noise import Noise
 from dpngram.transforms.testing import exact_plan, key_source
+from dpngram.transforms.tokenizers import words as tokenizers
 
 C = CANARIES[0]
 PLAN = plan_extraction(epsilon=4, delta=1e-6, max_n=2, max_contributions=5)
@@ -49,9 +50,11 @@ SOURCE = key_source(b"k" * 32)
 BINDING = SOURCE.binding(bytes(16))
 
 
-def blocks(*texts, solo=False):
-    rows = [text if solo else (C, text) for text in texts or (C,)]
-    found, _ = documents.collect_documents(rows, user_field="user", text_field="text", user_per_document=solo)
+def blocks(*texts, user_per_document=False):
+    rows = [text if user_per_document else (C, text) for text in texts or (C,)]
+    found, _ = documents.collect_documents(
+        rows, user_field="user", text_field="text", user_per_document=user_per_document
+    )
     return [documents.block_posts(block, tokenizers.make_tokenizer("words"), POSTS)[0] for block in found]
 
 
@@ -80,7 +83,7 @@ def disagreeing_parts():
         present=np.zeros(0, np.int64),
         below=np.zeros(0, np.int64),
     )
-    spurious.add_spurious([part], level, levels.EMPTY_LEVEL, round_, draw)
+    spurious.complete_level([part], level, levels.EMPTY_LEVEL, round_, draw)
 
 
 def windowed(*windowing, plan=PLAN, **options):
@@ -122,7 +125,7 @@ def finished(tmp, change):
     change(manifest)
     (tmp / "manifest.json").write_text(json.dumps(manifest))
     (tmp / "ngrams-01.jsonl").write_text(C)
-    program._prepare_output(str(tmp), PLAN, {}, "jsonl", overwrite=False, resume="resume" in manifest)
+    program.prepare_output(str(tmp), PLAN, {}, "jsonl", overwrite=False, resume="resume" in manifest)
 
 
 def changed_tokenizer(tmp):
@@ -144,7 +147,7 @@ def long_shard(monkeypatch):
     piece = blocks(C)[0]
     vast = dataclasses.replace(piece, lengths=np.full(len(piece), (1 << 31) - 1, np.int32))
     monkeypatch.setattr(users, "concatenate_posts", lambda pieces: pieces[0])
-    users.group_users([vast], solo=False, source=SOURCE)
+    users.group_users([vast], user_per_document=False, source=SOURCE)
 
 
 def secret(monkeypatch):
@@ -174,7 +177,7 @@ def damage(tmp):
 
 
 def plus_without_budget():
-    block = users.group_users(blocks(C), solo=False, source=SOURCE)
+    block = users.group_users(blocks(C), user_per_document=False, source=SOURCE)
     make_policy(PLAN, "both").allow(block, Round(make_policy(PLAN, "both"), 2, 0, SOURCE.randomness))
 
 
@@ -196,10 +199,12 @@ SITES = {
     "an empty reference": lambda t, m: keys.KeyReference.parse("env:"),
     "a key used before": lambda t, m: other_data(t),
     "a secret": lambda t, m: secret(m),
-    "another key": lambda t, m: users.group_users(blocks(C), solo=False, source=key_source(b"o" * 32)),
+    "another key": lambda t, m: users.group_users(blocks(C), user_per_document=False, source=key_source(b"o" * 32)),
     "another checkpoint": lambda t, m: checkpoint(t),
     "no block": lambda t, m: Block.from_bytes(C.encode()),
-    "no users": lambda t, m: users.group_users(blocks(C, solo=True), solo=False, source=SOURCE),
+    "no users": lambda t, m: users.group_users(
+        blocks(C, user_per_document=True), user_per_document=False, source=SOURCE
+    ),
     "a long shard": lambda t, m: long_shard(m),
     "no user": lambda t, m: documents.read_fields((None, C), "user", "text", False),
     "no text": lambda t, m: documents.read_fields((C, {C}), "user", "text", False),
@@ -227,7 +232,7 @@ SITES = {
     "a vast string": lambda t, m: SOURCE.digest("user").strings(
         np.array([0, 1 << 33]), np.frombuffer(C.encode(), "u1")
     ),
-    "a vast count": lambda t, m: keyed.binomial(SOURCE.digest("user").words(np.zeros(1, "u8"), 0), 1 << 31, 0.5),
+    "a vast count": lambda t, m: keyed.binomial(SOURCE.digest("user").blocks(np.zeros(1, "u8"), 0), 1 << 31, 0.5),
     "vast noise": lambda t, m: Noise(math.inf),
     "a tokenizer of text": lambda t, m: tokenizers.HuggingFaceTokenizer(text_file(t)),
     "a changed tokenizer": lambda t, m: changed_tokenizer(t),
@@ -239,7 +244,7 @@ SITES = {
     "a broken release": lambda t, m: finished(
         t, lambda found: found.update(resume=C, levels=[{"file": "ngrams-01.jsonl", "sha256": C}])
     ),
-    "the output is a file": lambda t, m: program._prepare_output(
+    "the output is a file": lambda t, m: program.prepare_output(
         text_file(t), PLAN, {}, "jsonl", overwrite=False, resume=False
     ),
     "a plan in a manifest": lambda t, m: report._plan({"plan": {}}),

@@ -5,8 +5,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpngram.transforms.documents import collect_documents
-from dpngram.transforms.keyed import standard_normal
+from dpngram.transforms.prepare_posts import collect_documents
+from dpngram.transforms.randomness.draws import standard_normal
 
 UNIT = 2**32
 
@@ -16,7 +16,7 @@ def grams(tokens, k):
 
 
 def words_of(prf, first, second):
-    return prf.words(np.array([first], np.uint64), np.array([second], np.uint64))
+    return prf.blocks(np.array([first], np.uint64), np.array([second], np.uint64))
 
 
 class Reference:

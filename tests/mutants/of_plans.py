@@ -32,9 +32,9 @@ PLANS = (
         why="The plan is right, but the noise that is drawn is that of the whole budget at each level.",
         edits=(
             Edit(
-                "transforms/policies.py",
-                "return Cut.fixed(Noise(round_.level.sigma), Strata(previous, round_.pruning), rho)",
-                "return Cut.fixed(Noise(self.plan.sigma_star), Strata(previous, round_.pruning), rho)",
+                "transforms/policies/plus.py",
+                "return Cutoffs.fixed(Noise(round_.level.sigma), Strata(previous, round_.pruning), rho)",
+                "return Cutoffs.fixed(Noise(self.plan.sigma_star), Strata(previous, round_.pruning), rho)",
             ),
         ),
         tests=("tests/transforms/test_reference.py::test_released_grams_are_identical[0-both]",),
@@ -91,7 +91,9 @@ PLANS = (
         "lets lone tokens of the heavier rounds through.",
         edits=(
             Edit(
-                "transforms/policies.py", "rho = round_.level.rounds[round_.number].rho\n", "rho = round_.level.rho\n"
+                "transforms/policies/plus.py",
+                "rho = round_.level.rounds[round_.number].rho\n",
+                "rho = round_.level.rho\n",
             ),
         ),
         tests=("tests/transforms/test_reference_plus.py::test_released_grams_are_identical",),

@@ -10,7 +10,9 @@ PROGRAMS = (
         why="A window in which nothing passed gets a directory and a manifest: it tells that somebody was there.",
         edits=(
             Edit(
-                "transforms/spurious.py", "        if len(first):\n            yield first\n", "        yield first\n"
+                "transforms/add_spurious_grams.py",
+                "        if len(first):\n            yield first\n",
+                "        yield first\n",
             ),
         ),
         tests=("tests/pipelines/test_stream.py::test_a_directory_for_each_window_with_a_release",),
@@ -20,7 +22,7 @@ PROGRAMS = (
         why="A restarted stream replaces a window's release by one with other noise: whoever kept the first has two.",
         edits=(
             Edit(
-                "pipelines/writing.py",
+                "pipelines/io/writing.py",
                 "        if once and FileSystems.exists(path) and",
                 "        if once and not path and",
             ),
@@ -32,7 +34,7 @@ PROGRAMS = (
         why="A run that dies while writing looks finished, and the rerun that somebody starts is a second release.",
         edits=(
             Edit(
-                "pipelines/writing.py",
+                "pipelines/io/writing.py",
                 "for file, data in contents.items():",
                 "for file, data in sorted(contents.items()):",
             ),
@@ -44,7 +46,7 @@ PROGRAMS = (
         why="The manifest has the exact number of records: one user more or less can be seen.",
         edits=(
             Edit(
-                "pipelines/operator.py",
+                "pipelines/launch/operator_notes.py",
                 "    write_whole(FileSystems.join(directory, OPERATOR_NOTES),",
                 '    path = FileSystems.join(directory, "manifest.json")\n'
                 "    with FileSystems.open(path) as file:\n"
@@ -60,7 +62,9 @@ PROGRAMS = (
         why="A plan for experiments, which has no noise, can be written as a release with a guarantee.",
         edits=(
             Edit(
-                "pipelines/writing.py", "        if type(plan) is not ExtractionPlan:\n", "        if plan is None:\n"
+                "pipelines/io/writing.py",
+                "        if type(plan) is not ExtractionPlan:\n",
+                "        if plan is None:\n",
             ),
         ),
         tests=("tests/pipelines/test_stream.py::test_plans_without_privacy_are_refused",),
@@ -70,7 +74,7 @@ PROGRAMS = (
         why="The reason of a bad record, which goes into lists and names of counters, quotes the record.",
         edits=(
             Edit(
-                "pipelines/parsing.py",
+                "pipelines/io/parsing.py",
                 "    return BadRecord(reason, record[0], len(record[1]))\n",
                 '    return BadRecord(f"{reason} {record[1]!r}", record[0], len(record[1]))\n',
             ),
@@ -80,7 +84,9 @@ PROGRAMS = (
     Mutant(
         name="errors_quote_the_data",
         why="The line that a failed run prints has the text of somebody else's exception, which may quote a user.",
-        edits=(Edit("pipelines/running.py", "({kinds[-1] if kinds else type(error).__name__})", "({text[-300:]!r})"),),
+        edits=(
+            Edit("pipelines/launch/runner.py", "({kinds[-1] if kinds else type(error).__name__})", "({text[-300:]!r})"),
+        ),
         tests=("tests/pipelines/test_extract.py::test_a_run_that_dies_shows_the_step_and_no_more",),
     ),
     Mutant(
@@ -100,7 +106,7 @@ PROGRAMS = (
         "data goes on from it.",
         edits=(
             Edit(
-                "transforms/keys.py",
+                "transforms/randomness/noise_key.py",
                 "*self._names, name, binding[:16], hashlib.sha256(data).digest())",
                 "*self._names, name, hashlib.sha256(data).digest())",
             ),
@@ -111,19 +117,19 @@ PROGRAMS = (
         name="a_worker_in_trouble_is_a_damaged_file",
         why="A worker that cannot start a thread takes its file for damaged: who is read depends on the load of the "
         "machine, and so on others.",
-        edits=(Edit("pipelines/lines.py", "return isinstance(error.__cause__, StopIteration)", "return True"),),
+        edits=(Edit("pipelines/io/lines.py", "return isinstance(error.__cause__, StopIteration)", "return True"),),
         tests=("tests/security/test_load.py::test_a_worker_in_trouble_is_no_damaged_file",),
     ),
     Mutant(
         name="avro_values_converted",
         why="A date beyond the year 9999 in a record of one user takes all records behind it out of the release.",
-        edits=(Edit("pipelines/tables.py", "            as_stored(records.writer_schema)\n", ""),),
+        edits=(Edit("pipelines/io/tables.py", "            as_stored(records.writer_schema)\n", ""),),
         tests=("tests/security/test_records.py::test_an_avro_value_that_is_no_date",),
     ),
     Mutant(
         name="the_length_of_what_is_no_text",
         why="A list with a null in it, in a record of one user, takes all records behind it out of the release.",
-        edits=(Edit("pipelines/tables.py", "for part in parts if isinstance(part, str))", "for part in parts)"),),
+        edits=(Edit("pipelines/io/tables.py", "for part in parts if isinstance(part, str))", "for part in parts)"),),
         tests=("tests/security/test_records.py::test_an_avro_content_that_is_no_text",),
     ),
     Mutant(
@@ -131,7 +137,7 @@ PROGRAMS = (
         why="A row of two gigabytes, which Arrow cannot hold in one column, takes its neighbours out of the release.",
         edits=(
             Edit(
-                "pipelines/lines.py",
+                "pipelines/io/lines.py",
                 "(MemoryError, pa.ArrowNotImplementedError, pa.lib.ArrowCapacityError)",
                 "MemoryError",
             ),
@@ -180,7 +186,7 @@ PROGRAMS = (
         why="A comparison states the budget of one repeat, and spends that of all.",
         edits=(
             Edit(
-                "pipelines/systems.py",
+                "pipelines/research/systems.py",
                 "return self.repeats * math.fsum(row.epsilon_spent for row in self.rows)",
                 "return math.fsum(row.epsilon_spent for row in self.rows)",
             ),

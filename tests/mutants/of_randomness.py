@@ -4,7 +4,7 @@ from mutants.mutant import Edit, Mutant
 
 __all__ = ["RANDOMNESS"]
 
-_KEYS = "transforms/keys.py"
+_KEYS = "transforms/randomness/noise_key.py"
 _KEYS_TESTS = "tests/transforms/test_keys.py"
 _REFERENCE = "tests/transforms/test_reference.py::test_released_grams_are_identical[0-both]"
 _DERIVE = 'derive_key(self._master, "run", *self._names, window, fingerprint)'
@@ -18,8 +18,8 @@ RANDOMNESS = (
         "and their mean has less noise than the plan says.",
         edits=(
             Edit(
-                "transforms/threshold.py",
-                "    words = prf.encrypt(cells.digests) if cells.has_digests else prf.words(cells.keys, 0)\n",
+                "transforms/noisy_threshold.py",
+                "    words = prf.encrypt(cells.digests) if cells.has_digests else prf.blocks(cells.keys, 0)\n",
                 "    words = np.frombuffer(__import__('os').urandom(16 * len(cells)), np.uint64).reshape(-1, 2)\n",
             ),
         ),
@@ -30,7 +30,9 @@ RANDOMNESS = (
         why="Noise depends on how many cells the shard has: cut otherwise, the same data give a second release.",
         edits=(
             Edit(
-                "transforms/threshold.py", "else prf.words(cells.keys, 0)\n", "else prf.words(cells.keys, len(cells))\n"
+                "transforms/noisy_threshold.py",
+                "else prf.blocks(cells.keys, 0)\n",
+                "else prf.blocks(cells.keys, len(cells))\n",
             ),
         ),
         tests=(_REFERENCE,),
@@ -116,7 +118,7 @@ RANDOMNESS = (
         "from the next.",
         edits=(
             Edit(
-                "transforms/rounds.py",
+                "transforms/policies/base.py",
                 "source.prf(purpose, self.n, self.number, window, binding)",
                 "source.prf(purpose, self.n, 0, window, binding)",
             ),
@@ -128,7 +130,7 @@ RANDOMNESS = (
         why="All levels draw with the name of the first: cells of two levels with one key share their noise.",
         edits=(
             Edit(
-                "transforms/rounds.py",
+                "transforms/policies/base.py",
                 "source.prf(purpose, self.n, self.number, window, binding)",
                 "source.prf(purpose, 1, self.number, window, binding)",
             ),
@@ -141,7 +143,7 @@ RANDOMNESS = (
         "tells so.",
         edits=(
             Edit(
-                "transforms/rounds.py",
+                "transforms/policies/base.py",
                 "self._round.draws(self._source, window_name(window), binding)",
                 'self._round.draws(self._source, b"global", binding)',
             ),
@@ -181,7 +183,7 @@ RANDOMNESS = (
         "same noise.",
         edits=(
             Edit(
-                "transforms/users.py",
+                "transforms/group_users.py",
                 "limbs = np.ascontiguousarray(digests).view(np.uint32).reshape(-1, 4).sum(axis=0, dtype=np.uint64)\n",
                 "limbs = np.bitwise_xor.reduce(np.ascontiguousarray(digests).view(np.uint32).reshape(-1, 4), axis=0)\n",
             ),
@@ -193,8 +195,8 @@ RANDOMNESS = (
         why="The fingerprint covers who wrote and not what: changed text draws the same noise.",
         edits=(
             Edit(
-                "transforms/users.py",
-                "digest.pairs(posts.user, posts.user if solo else posts.sequence)",
+                "transforms/group_users.py",
+                "digest.pairs(posts.user, posts.user if user_per_document else posts.sequence)",
                 "digest.pairs(posts.user, posts.user)",
             ),
         ),
@@ -206,7 +208,7 @@ RANDOMNESS = (
         "keeps the noise.",
         edits=(
             Edit(
-                "transforms/users.py",
+                "transforms/group_users.py",
                 '        total = int.from_bytes(accumulator, "little") + int.from_bytes(value, "little")\n',
                 '        total = int.from_bytes(value, "little")\n',
             ),
@@ -228,7 +230,7 @@ RANDOMNESS = (
     Mutant(
         name="keys_of_workers_not_compared_for_users",
         why="Posts that were named under two keys meet: one user is two.",
-        edits=(Edit("transforms/users.py", "        source.verify(int(piece.key_check))\n", ""),),
+        edits=(Edit("transforms/group_users.py", "        source.verify(int(piece.key_check))\n", ""),),
         tests=(f"{_KEYS_TESTS}::test_a_worker_with_another_key_is_found_out",),
     ),
     Mutant(
@@ -265,13 +267,17 @@ RANDOMNESS = (
     Mutant(
         name="names_run_together",
         why="Names of a derivation are joined without their lengths: label 'a' in place 'bc' draws as 'ab' in 'c'.",
-        edits=(Edit("transforms/keyed.py", 'mac.update(len(part).to_bytes(8, "little") + part)', "mac.update(part)"),),
+        edits=(
+            Edit(
+                "transforms/randomness/prf.py", 'mac.update(len(part).to_bytes(8, "little") + part)', "mac.update(part)"
+            ),
+        ),
         tests=("tests/transforms/test_keyed.py::test_derived_keys_do_not_confuse_their_names",),
     ),
     Mutant(
         name="noise_of_one_sign",
         why="The noise is never negative: a cell below the lowest possible noisy weight has no user.",
-        edits=(Edit("transforms/keyed.py", "    return np.where(upper, -z, z)\n", "    return np.abs(z)\n"),),
+        edits=(Edit("transforms/randomness/prf.py", "    return np.where(upper, -z, z)\n", "    return np.abs(z)\n"),),
         tests=(
             "tests/transforms/test_keyed.py::test_normal_is_symmetric_and_finite",
             "tests/transforms/test_keyed.py::test_normal_law",
@@ -283,7 +289,7 @@ RANDOMNESS = (
         why="The tails end where a float's bits do, at 8 sigma, and have gaps: values that only one weight can reach.",
         edits=(
             Edit(
-                "transforms/keyed.py",
+                "transforms/randomness/prf.py",
                 "(words[:, 0] + (words[:, 1] + 0.5) * 2.0**-64) * 2.0**-64",
                 "((words[:, 0] >> np.uint64(11)) + 0.5) * 2.0**-53",
             ),

@@ -7,14 +7,18 @@ __all__ = ["RELEASES"]
 _NOISE = "tests/transforms/test_noise.py"
 _REFERENCE = "tests/transforms/test_reference.py::test_released_grams_are_identical[0-both]"
 _PLUS = "tests/transforms/test_reference_plus.py::test_released_grams_are_identical"
-_SPURIOUS = "transforms/spurious.py"
+_SPURIOUS = "transforms/add_spurious_grams.py"
 
 RELEASES = (
     Mutant(
         name="exact_weight_in_the_output",
         why="Grams are chosen by their noisy weights, and published with the exact ones.",
         edits=(
-            Edit("transforms/threshold.py", "        noisy=noisy,\n", "        noisy=reached.weight // noise.step,\n"),
+            Edit(
+                "transforms/noisy_threshold.py",
+                "        noisy=noisy,\n",
+                "        noisy=reached.weight // noise.step,\n",
+            ),
         ),
         tests=(_REFERENCE,),
         attack="crowd",
@@ -22,7 +26,7 @@ RELEASES = (
     Mutant(
         name="no_grid",
         why="Weights keep the low bits of a floating-point quantile, from which exact sums can be told (Mironov 2012).",
-        edits=(Edit("transforms/noise.py", "_GRID_BITS = 14\n", "_GRID_BITS = 64\n"),),
+        edits=(Edit("transforms/randomness/noise.py", "_GRID_BITS = 14\n", "_GRID_BITS = 64\n"),),
         tests=(f"{_NOISE}::test_threshold_is_raised_to_the_grid", _REFERENCE),
     ),
     Mutant(
@@ -30,7 +34,7 @@ RELEASES = (
         why="A threshold lowered to the grid shows lone tokens more often than delta allows.",
         edits=(
             Edit(
-                "transforms/noise.py",
+                "transforms/randomness/noise.py",
                 "return math.ceil(Fraction(rho) * UNIT / self.step)",
                 "return math.floor(Fraction(rho) * UNIT / self.step)",
             ),
@@ -42,7 +46,7 @@ RELEASES = (
         why="A value half a step below rho_1 is shown: lone tokens appear more often than delta allows.",
         edits=(
             Edit(
-                "transforms/noise.py",
+                "transforms/randomness/noise.py",
                 "return (weight + noise) // self.step",
                 "return (weight + noise + self.step // 2) // self.step",
             ),
@@ -56,7 +60,7 @@ RELEASES = (
         "is known that nobody has it.",
         edits=(
             Edit(
-                "transforms/noise.py",
+                "transforms/randomness/noise.py",
                 "return np.flatnonzero((words[:, 0] >= least_word) | (weight >= half))",
                 "return np.flatnonzero(weight >= half)",
             ),
@@ -70,7 +74,7 @@ RELEASES = (
         "depends on exact counts of others.",
         edits=(
             Edit(
-                "transforms/validity.py",
+                "transforms/validity_filter.py",
                 "np.repeat(previous.find(block.grams), np.diff(block.gram_start))",
                 "np.repeat(np.where(np.diff(block.gram_start) > 1, previous.find(block.grams), -1), "
                 "np.diff(block.gram_start))",
@@ -92,7 +96,7 @@ RELEASES = (
         "mechanism allows.",
         edits=(
             Edit(
-                "transforms/cut.py",
+                "transforms/policies/cutoffs.py",
                 "self.strata.draw(self.noise.zero_probability(self.floor), walk)",
                 "self.strata.draw(self.noise.zero_probability(self.floor) / 2, walk)",
             ),
@@ -104,7 +108,7 @@ RELEASES = (
         why="Zero cells pass twice as often as a cell of weight 0 would: presence and absence can be told apart.",
         edits=(
             Edit(
-                "transforms/noise.py",
+                "transforms/randomness/noise.py",
                 "np.asarray(special.ndtr(-self.bound(least)))",
                 "np.asarray(2 * special.ndtr(-self.bound(least)))",
             ),
@@ -115,7 +119,11 @@ RELEASES = (
         name="the_last_gram_is_never_spurious",
         why="One member of V_k is left out of the walk: when it is released, somebody has it.",
         edits=(
-            Edit("transforms/strata.py", "_walk(size, chance, prf, stratum)", "_walk(size - 1, chance, prf, stratum)"),
+            Edit(
+                "transforms/policies/strata.py",
+                "geometric_ranks(size, chance, prf, stratum)",
+                "geometric_ranks(size - 1, chance, prf, stratum)",
+            ),
         ),
         tests=(
             f"{_NOISE}::test_walk_of_extreme_probabilities",
@@ -128,7 +136,7 @@ RELEASES = (
         "somebody has them.",
         edits=(
             Edit(
-                "transforms/strata.py",
+                "transforms/policies/strata.py",
                 "members = left.count[self._mine] * right.count[self._theirs].astype(np.int64)",
                 "members = np.maximum(left.count[self._mine], right.count[self._theirs]).astype(np.int64)",
             ),
@@ -140,7 +148,7 @@ RELEASES = (
         why="All spurious grams have the weight of the threshold: whoever reads the weights tells them apart.",
         edits=(
             Edit(
-                "transforms/noise.py",
+                "transforms/randomness/noise.py",
                 "return np.maximum(noise // self.step, least)",
                 "return np.maximum(0 * noise, least)",
             ),
@@ -178,7 +186,7 @@ RELEASES = (
         edits=(
             Edit(
                 _SPURIOUS,
-                "    if any(int(part.walk) != int(name_walk(zero)) for part in parts):\n",
+                "    if any(int(part.walk) != int(name_zero_cells(zero)) for part in parts):\n",
                 "    if not len(cut.size):\n",
             ),
         ),
@@ -188,20 +196,24 @@ RELEASES = (
         name="a_walk_for_all_windows_of_a_bundle",
         why="Windows whose shards take turns in one bundle share zero cells, and so their draws: two releases with one "
         "noise.",
-        edits=(Edit("transforms/threshold.py", "self._names != names or any", "self._cut is None or any"),),
+        edits=(Edit("transforms/noisy_threshold.py", "self._names != names or any", "self._cut is None or any"),),
         tests=("tests/transforms/test_threshold.py::test_shards_of_a_bundle_share_their_walk_and_no_other",),
     ),
     Mutant(
         name="a_walk_for_all_levels_of_a_bundle",
         why="Zero cells of another level's V_k are taken for this one's: what users have and what nobody has follow "
         "other laws.",
-        edits=(Edit("transforms/threshold.py", "self._names != names or any", "self._names != names or not any"),),
+        edits=(
+            Edit("transforms/noisy_threshold.py", "self._names != names or any", "self._names != names or not any"),
+        ),
         tests=("tests/transforms/test_threshold.py::test_shards_of_a_bundle_share_their_walk_and_no_other",),
     ),
     Mutant(
         name="tallies_of_exact_weights",
         why="The thresholds of `plus` are chosen from exact weights instead of noisy ones.",
-        edits=(Edit("transforms/threshold.py", "stratum[noisy < 0]", "stratum[cells.weight < noise.step << 14]"),),
+        edits=(
+            Edit("transforms/noisy_threshold.py", "stratum[noisy < 0]", "stratum[cells.weight < noise.step << 14]"),
+        ),
         tests=(_PLUS,),
     ),
     Mutant(
@@ -210,7 +222,7 @@ RELEASES = (
         "users have.",
         edits=(
             Edit(
-                "transforms/cut.py",
+                "transforms/policies/cutoffs.py",
                 "binomial(words[s : s + 1], int(rest[s]), float(chance[s]))",
                 "round(int(rest[s]) * float(chance[s]))",
             ),
@@ -223,7 +235,7 @@ RELEASES = (
         "users' cells.",
         edits=(
             Edit(
-                "transforms/cut.py",
+                "transforms/policies/cutoffs.py",
                 "chance = 0.5 / (1 - self.noise.zero_probability(self.floor))",
                 "chance = 0.5 + 0 * self.noise.zero_probability(self.floor)",
             ),
@@ -235,7 +247,9 @@ RELEASES = (
         why="A block drops cells that it could not release alone: what others give to a cell is lost or not "
         "depending on "
         "who shares their block.",
-        edits=(Edit("transforms/union.py", "np.where(mine > 0, ceiling.of(part.digests), 0)", "mine"),),
+        edits=(
+            Edit("transforms/baselines/release_unions.py", "np.where(mine > 0, ceiling.of(part.digests), 0)", "mine"),
+        ),
         tests=(
             "tests/transforms/test_union.py::test_the_graph_releases_what_sets_release",
             "tests/transforms/test_union.py::test_unions_are_identical_to_sets[2]",
@@ -244,7 +258,7 @@ RELEASES = (
     Mutant(
         name="two_panes_released",
         why="A trigger that fires early releases a window twice, with the budget of once.",
-        edits=(Edit("transforms/windows.py", "    if not once:\n", "    if not trigger:\n"),),
+        edits=(Edit("transforms/limit_windows.py", "    if not once:\n", "    if not trigger:\n"),),
         tests=("tests/transforms/test_windows.py::test_refused",),
     ),
     Mutant(
@@ -252,7 +266,7 @@ RELEASES = (
         why="A post that comes late releases its window a second time.",
         edits=(
             Edit(
-                "transforms/windows.py",
+                "transforms/limit_windows.py",
                 "    if windowing.allowed_lateness != 0:\n",
                 "    if windowing.allowed_lateness < 0:\n",
             ),
@@ -264,7 +278,7 @@ RELEASES = (
         why="Bounds of sessions come from the data: the name of a window tells when somebody wrote.",
         edits=(
             Edit(
-                "transforms/windows.py",
+                "transforms/limit_windows.py",
                 "(GlobalWindows, FixedWindows, SlidingWindows):",
                 "(GlobalWindows, FixedWindows, SlidingWindows) and windows is None:",
             ),
@@ -274,7 +288,9 @@ RELEASES = (
     Mutant(
         name="user_ids_on_the_runners_pages",
         why="The bound on windows groups by the user id itself, and keys are shown in logs and pages of a runner.",
-        edits=(Edit("transforms/windows.py", 'yield self._source.name("bounded user", user), (', "yield user, ("),),
+        edits=(
+            Edit("transforms/limit_windows.py", 'yield self._source.name("bounded user", user), (', "yield user, ("),
+        ),
         tests=("tests/transforms/test_streams.py::test_keys_of_the_bound_name_nobody",),
     ),
 )

@@ -4,7 +4,7 @@ from mutants.mutant import Edit, Mutant
 
 __all__ = ["USERS"]
 
-_CONTRIBUTION = "transforms/contribution.py"
+_CONTRIBUTION = "transforms/clip_and_weight.py"
 _CLIPPING = "tests/transforms/test_contribution.py"
 _REFERENCE = "tests/transforms/test_reference.py::test_released_grams_are_identical[0-both]"
 _BUDGETS = "tests/transforms/test_budgets.py"
@@ -45,7 +45,7 @@ USERS = (
         edits=(
             Edit(
                 _CONTRIBUTION,
-                "    draw = clip.words(block.user[user[crowded]], block.grams[gram])[:, 0]\n",
+                "    draw = clip.blocks(block.user[user[crowded]], block.grams[gram])[:, 0]\n",
                 "    draw = np.uint64(2**63) - np.diff(block.gram_start).astype(np.uint64)[gram]\n",
             ),
         ),
@@ -56,7 +56,7 @@ USERS = (
         why="Weights rounded to the nearest integer: for half of all t the squares of a user's t weights exceed 2^64.",
         edits=(
             Edit(
-                "transforms/noise.py",
+                "transforms/randomness/noise.py",
                 "    return np.append(0, root.astype(np.int64))\n",
                 "    return np.append(0, np.rint(2.0**32 / np.sqrt(t.astype(np.float64))).astype(np.int64))\n",
             ),
@@ -69,7 +69,7 @@ USERS = (
         "presence moves cells by rounding, and a retry gives another release.",
         edits=(
             Edit(
-                "transforms/histogram.py",
+                "transforms/sum_cells.py",
                 "    total = np.add.reduceat(weight[order], starts)\n",
                 "    total = np.add.reduceat(weight[order].astype(np.float64), starts).astype(np.int64)\n",
             ),
@@ -81,7 +81,7 @@ USERS = (
         why="Posts are cut by their length as well as by user: a user is several users, with a budget for each.",
         edits=(
             Edit(
-                "transforms/posts.py",
+                "transforms/blocks/posts.py",
                 "    shard = (block.user[:, 0] % np.uint64(shards)).astype(np.int64)\n",
                 "    shard = ((block.user[:, 0] + block.lengths.astype(np.uint64)) % "
                 "np.uint64(shards)).astype(np.int64)\n",
@@ -95,9 +95,9 @@ USERS = (
         why="Posts of one user in one shard are laid out as users of their own: each gets a whole budget.",
         edits=(
             Edit(
-                "transforms/users.py",
-                "    if solo:\n        place",
-                "    head = np.ones(len(user), bool)\n    if solo:\n        place",
+                "transforms/group_users.py",
+                "    if user_per_document:\n        place",
+                "    head = np.ones(len(user), bool)\n    if user_per_document:\n        place",
             ),
         ),
         tests=(_REFERENCE,),
@@ -108,7 +108,7 @@ USERS = (
         why="The name of a user depends on the block that it was read in: posts in two bundles are two users.",
         edits=(
             Edit(
-                "transforms/posts.py",
+                "transforms/blocks/posts.py",
                 "        distinct = digests.user.strings(*split_binary(encoded.dictionary))\n",
                 "        distinct = digests.user.strings(*split_binary(encoded.dictionary)) ^ np.uint64(len(users))\n",
             ),
@@ -122,7 +122,7 @@ USERS = (
         "on the other, and removing one changes the histogram by more than a user's vector.",
         edits=(
             Edit(
-                "transforms/documents.py",
+                "transforms/prepare_posts.py",
                 "    return user.encode() if isinstance(user, str) else user, text\n",
                 "    return user.lower().encode() if isinstance(user, str) else user, text\n",
             ),
@@ -135,7 +135,7 @@ USERS = (
         "each of them decides what the others give.",
         edits=(
             Edit(
-                "transforms/documents.py",
+                "transforms/prepare_posts.py",
                 "    if not isinstance(user, (str, bytes)) or (not user and not user_per_document):\n",
                 "    if not isinstance(user, (str, bytes)):\n",
             ),
@@ -159,7 +159,7 @@ USERS = (
         why="A file that two patterns name is read twice: in plain text every line is then two users.",
         edits=(
             Edit(
-                "pipelines/reading.py",
+                "pipelines/io/reading.py",
                 "found[os.path.realpath(file.path) if local else file.path] = (file.path, file.size_in_bytes)\n",
                 "found[len(found) if local else file.path] = (file.path, file.size_in_bytes)\n",
             ),
@@ -169,7 +169,9 @@ USERS = (
     Mutant(
         name="budget_not_charged",
         why="Under `plus` users spend at every level what they have spent before: norm up to the root of all rounds.",
-        edits=(Edit("transforms/policies.py", "dataclasses.replace(users, budget=users.budget - charge)", "users"),),
+        edits=(
+            Edit("transforms/policies/plus.py", "dataclasses.replace(users, budget=users.budget - charge)", "users"),
+        ),
         tests=(f"{_BUDGETS}::test_the_invariant[0]",),
     ),
     Mutant(
@@ -177,7 +179,7 @@ USERS = (
         why="Every level starts with a full budget, whatever was spent before.",
         edits=(
             Edit(
-                "transforms/policies.py",
+                "transforms/policies/plus.py",
                 "np.full(len(users), FULL_BUDGET) if round_.n == 1 else users.budget",
                 "np.full(len(users), FULL_BUDGET)",
             ),
@@ -189,9 +191,9 @@ USERS = (
         why="The share of a level is rounded up: a user may be allowed more than it has left, and the books wrap "
         "around to a full budget.",
         edits=(
-            Edit("transforms/budgets.py", "/ sums * (1 - 2.0**-48)", "/ sums * (1 + 2.0**-40)"),
+            Edit("transforms/policies/budgets.py", "/ sums * (1 - 2.0**-48)", "/ sums * (1 + 2.0**-40)"),
             Edit(
-                "transforms/budgets.py",
+                "transforms/policies/budgets.py",
                 "np.minimum((budget.astype(np.float64) * fraction[reach]).astype(np.uint64), budget)\n",
                 "np.ceil(np.minimum(budget.astype(np.float64) * fraction[reach], 2.0**63)).astype(np.uint64)\n",
             ),
@@ -203,7 +205,7 @@ USERS = (
         why="A round's weights cost more than its share, so the rho of the round hides less than it should.",
         edits=(
             Edit(
-                "transforms/budgets.py",
+                "transforms/policies/budgets.py",
                 "    weight = (np.take(scale, user) * factors.astype(np.float64)).astype(np.int64)\n",
                 "    weight = np.rint(np.take(scale, user) * factors.astype(np.float64)).astype(np.int64)\n",
             ),
@@ -215,7 +217,7 @@ USERS = (
         why="What a user pays is the sum of its weights, not of their squares: it spends far more than it is charged.",
         edits=(
             Edit(
-                "transforms/budgets.py",
+                "transforms/policies/budgets.py",
                 "    np.add.at(charge, user, squares * squares)\n",
                 "    np.add.at(charge, user, squares)\n",
             ),
@@ -227,10 +229,9 @@ USERS = (
         why="DPSU-all is one union of all lengths, but a user gives a vector of norm 1 for each length: the root of T.",
         edits=(
             Edit(
-                "transforms/union.py",
-                "    weight = clip_and_weight(together, query.max_contributions, clip)\n",
-                "    weight = np.concatenate([clip_and_weight(part, query.max_contributions, clip) for part in "
-                "grams])\n",
+                "transforms/baselines/release_unions.py",
+                "    weight = equal_weights(together, query.max_contributions, clip)\n",
+                "    weight = np.concatenate([equal_weights(part, query.max_contributions, clip) for part in grams])\n",
             ),
         ),
         tests=("tests/transforms/test_union.py::test_clipping_bounds_every_user_over_all_lengths",),
@@ -246,7 +247,7 @@ USERS = (
     Mutant(
         name="one_window_too_many",
         why="A user may be in W + 1 windows; the noise is for W.",
-        edits=(Edit("transforms/windows.py", "len(both) <= most else None", "len(both) <= most + 1 else None"),),
+        edits=(Edit("transforms/limit_windows.py", "len(both) <= most else None", "len(both) <= most + 1 else None"),),
         tests=("tests/transforms/test_streams.py::test_admission",),
     ),
     Mutant(
@@ -254,7 +255,7 @@ USERS = (
         why="A document beyond W is kept if one of its sliding windows is a known one: it counts in the others, too.",
         edits=(
             Edit(
-                "transforms/windows.py",
+                "transforms/limit_windows.py",
                 "if _ends(self._windows, micros) <= kept:",
                 "if _ends(self._windows, micros) & kept:",
             ),
@@ -267,12 +268,12 @@ USERS = (
         "counted: a user is in more windows than were paid for.",
         edits=(
             Edit(
-                "transforms/windows.py",
+                "transforms/limit_windows.py",
                 "(timestamp.micros // 1000 * 1000, (user, text))",
                 "(timestamp.micros, (user, text))",
             ),
             Edit(
-                "transforms/windows.py",
+                "transforms/limit_windows.py",
                 "yield TimestampedValue(document, Timestamp(micros=micros))  # as it was admitted",
                 "yield document",
             ),

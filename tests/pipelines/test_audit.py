@@ -8,11 +8,15 @@ import json
 import numpy as np
 import pytest
 
-from dpngram.pipelines.attacks import ATTACKS
 from dpngram.pipelines.audit import run_attack
 from dpngram.pipelines.cli import main
-from dpngram.pipelines.running import beam_options, quiet_logging
-from dpngram.transforms import contribution, cut, extract, noise
+from dpngram.pipelines.launch.beam_flags import beam_options
+from dpngram.pipelines.launch.startup import quiet_logging
+from dpngram.pipelines.research.attacks import ATTACKS
+from dpngram.transforms import clip_and_weight as contribution
+from dpngram.transforms import extract
+from dpngram.transforms.policies import cutoffs as cut
+from dpngram.transforms.randomness import noise
 
 ERROR = 1e-6
 
@@ -96,7 +100,7 @@ def test_a_threshold_one_deviation_too_low(tmp_path, monkeypatch):
 @pytest.mark.parametrize("policy", ["paper", "plus"])
 def test_no_spurious_grams(tmp_path, monkeypatch, policy):
     nothing = np.zeros(0, np.uint64), np.zeros(0, np.int64)
-    monkeypatch.setattr(cut.Cut, "zero_cells", lambda self, prf: nothing)
+    monkeypatch.setattr(cut.Cutoffs, "zero_cells", lambda self, prf: nothing)
     assert not attack(tmp_path, "gap", policy, trials=1000).holds
 
 

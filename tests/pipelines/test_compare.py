@@ -13,9 +13,9 @@ from helpers.runs import small_corpus
 
 from dpngram.pipelines import compare as program
 from dpngram.pipelines.cli import main
-from dpngram.pipelines.figures import Series, line_chart
-from dpngram.pipelines.reading import InputFormat
-from dpngram.pipelines.systems import SYSTEMS, plan_comparison, round_up
+from dpngram.pipelines.io.reading import InputFormat
+from dpngram.pipelines.pages.figures import Series, line_chart
+from dpngram.pipelines.research.systems import SYSTEMS, plan_comparison, round_up
 
 BUDGET = ["--epsilon", "20", "--delta", "0.1", "--max_n", "3", "--max_contributions", "12", "--eta", "0.1"]
 SWEEPS = ["--sweep", "epsilon=10,20", "--sweep", "pruning=both,single", "--sweep", "max_contributions=6,12"]
@@ -294,7 +294,7 @@ def walk(pipeline):
 
 
 def test_the_same_key_gives_the_same_comparison(corpus, tmp_path):
-    """Cut otherwise, run twice: the same bytes. Other noise for other keys."""
+    """Cutoffs otherwise, run twice: the same bytes. Other noise for other keys."""
     key = tmp_path / "noise.key"
     key.write_bytes(b"0123456789abcdef" * 2)
     flags = ["--input", corpus, "--systems", "dpne,dpsu_all,dpsu_single", "--noise_key", key]

@@ -18,13 +18,13 @@ import zstandard
 from helpers.runs import extract, files, jsonl, small_corpus
 
 from dpngram.pipelines import extract as extract_module
-from dpngram.pipelines import inputs
 from dpngram.pipelines.cli import main
-from dpngram.pipelines.encoding import OUTPUT_FORMATS
-from dpngram.pipelines.lines import ByteRange
-from dpngram.pipelines.parsing import Fields, parse_jsonl, parse_tsv
-from dpngram.pipelines.reading import InputFormat
-from dpngram.transforms.released import GramTable, empty_table
+from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
+from dpngram.pipelines.io.lines import ByteRange
+from dpngram.pipelines.io.parsing import Fields, parse_jsonl, parse_tsv
+from dpngram.pipelines.io.reading import InputFormat
+from dpngram.pipelines.launch import input_flags as inputs
+from dpngram.transforms.blocks.grams import GramTable, empty_table
 
 
 @pytest.fixture(scope="module")

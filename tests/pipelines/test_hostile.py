@@ -18,10 +18,11 @@ from helpers.runs import jsonl as body
 
 from dpngram.accounting import ParameterError, plan_extraction
 from dpngram.pipelines import extract as extract_module
-from dpngram.pipelines import lines as lines_module
-from dpngram.pipelines.lines import ByteRange, read_pieces
-from dpngram.pipelines.parsing import Fields, parse_jsonl
-from dpngram.transforms import ExtractLevels, threshold
+from dpngram.pipelines.io import lines as lines_module
+from dpngram.pipelines.io.lines import ByteRange, read_pieces
+from dpngram.pipelines.io.parsing import Fields, parse_jsonl
+from dpngram.transforms import ExtractLevels
+from dpngram.transforms import noisy_threshold as threshold
 
 GOOD = [{"user": f"u{i}", "text": f"w{i % 5} w{i % 3}"} for i in range(300)]
 
@@ -208,19 +209,19 @@ def test_resume_goes_on_from_the_rounds_that_were_done(tmp_path, policy, monkeyp
     (tmp_path / "noise.key").write_bytes(b"k" * 32)
     flags = ["--input", tmp_path / "in.jsonl", "--noise_key", tmp_path / "noise.key", "--policy", policy]
     out = tmp_path / "out"
-    monkeypatch.setattr(extract_module, "_drop_checkpoints", lambda _: None)
+    monkeypatch.setattr(extract_module, "drop_checkpoints", lambda _: None)
     assert extract(out, *flags) == 0
     first = release_of(out)
     checkpoints = {path: path.read_bytes() for path in sorted(out.glob("checkpoint-*"))}
     assert len(checkpoints) >= (2 if policy == "paper" else 5)  # a round that releases nothing leaves none
     drawn = []
-    original = threshold.release_cells
+    original = threshold.threshold_cells
 
     def watched(cells, *rest):
         drawn.append(len(cells))
         return original(cells, *rest)
 
-    monkeypatch.setattr(threshold, "release_cells", watched)
+    monkeypatch.setattr(threshold, "threshold_cells", watched)
     counts = []
     for known in range(len(checkpoints) + 1):
         drawn.clear()
@@ -244,7 +245,7 @@ def test_checkpoints_of_another_run_stop_it(tmp_path, changed, monkeypatch, caps
     monkeypatch.setenv("NOISE", "ab" * 32)
     key = "env:NOISE" if changed == "env" else tmp_path / "noise.key"
     out = tmp_path / "out"
-    monkeypatch.setattr(extract_module, "_drop_checkpoints", lambda _: None)
+    monkeypatch.setattr(extract_module, "drop_checkpoints", lambda _: None)
     assert extract(out, "--input", tmp_path / "in.jsonl", "--noise_key", key) == 0
     (out / "manifest.json").unlink()
     if changed == "key":

@@ -7,8 +7,8 @@ import sys
 import time
 import types
 
-from dpngram.pipelines import progress
-from dpngram.pipelines.progress import show_metrics
+from dpngram.pipelines.launch import progress
+from dpngram.pipelines.launch.progress import show_metrics
 
 FLAGS = ["--epsilon", "20", "--delta", "0.1", "--max_n", "3", "--max_contributions", "12"]
 

@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpngram.pipelines import lines as lines_module
-from dpngram.pipelines import parsing, reading
-from dpngram.pipelines.lines import ByteRange, read_pieces
-from dpngram.pipelines.parsing import Fields
-from dpngram.transforms.columns import binary_array
-from dpngram.transforms.documents import DocumentBlock
+from dpngram.pipelines.io import lines as lines_module
+from dpngram.pipelines.io import parsing, reading
+from dpngram.pipelines.io.lines import ByteRange, read_pieces
+from dpngram.pipelines.io.parsing import Fields
+from dpngram.transforms.blocks.columns import binary_array
+from dpngram.transforms.blocks.documents import DocumentBlock
 
 
 def parse_jsonl(lines, user, text):

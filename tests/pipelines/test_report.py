@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpngram.pipelines.cli import main
-from dpngram.pipelines.report import render_report
+from dpngram.pipelines.pages.release_page import render_report
 
 FLAGS = ["--epsilon", "20", "--delta", "0.1", "--max_n", "3", "--max_contributions", "12", "--eta", "0.1", "--quiet"]
 EVIL = ["<script>alert(1)</script>", "a&b", '"quoted"', "it's", "<b>", "\u202eright to left"]

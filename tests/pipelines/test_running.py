@@ -7,7 +7,7 @@ from apache_beam.options import pipeline_options
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 
 from dpngram.accounting import ParameterError
-from dpngram.pipelines.running import beam_options
+from dpngram.pipelines.launch.beam_flags import beam_options
 
 
 def test_options_can_be_pickled():

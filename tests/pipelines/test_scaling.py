@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dpngram.pipelines.scaling import Workload, default_shards, estimate
+from dpngram.pipelines.launch.scaling import Workload, default_shards, estimate
 
 ROOT = Path(__file__).parent.parent.parent
 SPEC = importlib.util.spec_from_file_location("blocks", ROOT / "tests" / "benchmarks" / "blocks.py")

@@ -15,7 +15,7 @@ from helpers.runs import files, small_corpus
 
 from dpngram.accounting import ParameterError, plan_extraction
 from dpngram.pipelines.cli import main
-from dpngram.pipelines.polling import PollFiles, _OneAfterAnother
+from dpngram.pipelines.io.polling import PollFiles, _OneAfterAnother
 from dpngram.pipelines.stream import ParseMessages, stream_messages
 from dpngram.transforms import ExtractLevels
 from dpngram.transforms.testing import exact_plan

@@ -22,14 +22,14 @@ from helpers.runs import BUDGET, extract, files, jsonl, small_corpus
 from dpngram.accounting import plan_extraction
 from dpngram.pipelines.compare import EXACT_DIRECTORY, compare_files
 from dpngram.pipelines.extract import extract_files
-from dpngram.pipelines.inputs import read_documents
-from dpngram.pipelines.reading import InputFormat
-from dpngram.pipelines.running import beam_options
+from dpngram.pipelines.io.reading import InputFormat
+from dpngram.pipelines.io.writing import WriteWindows
+from dpngram.pipelines.launch.beam_flags import beam_options
+from dpngram.pipelines.launch.input_flags import read_documents
+from dpngram.pipelines.research.systems import SYSTEMS, plan_comparison
 from dpngram.pipelines.stream import stream_messages
-from dpngram.pipelines.systems import SYSTEMS, plan_comparison
-from dpngram.pipelines.writing import WriteWindows
 from dpngram.transforms import ExtractLevels
-from dpngram.transforms.comparison import CompareSystems
+from dpngram.transforms.baselines.compare_systems import CompareSystems
 
 CORPUS = small_corpus(60)
 # kind of run: (policy, runs with faults, places that fail at least)

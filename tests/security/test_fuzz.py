@@ -17,8 +17,8 @@ from dpngram.accounting import ExtractionPlan, ParameterError, plan_extraction
 from dpngram.accounting.gaussian import compose_sigmas
 from dpngram.accounting.plan import delta_needed
 from dpngram.accounting.thresholds import first_level_threshold
-from dpngram.transforms import tokenizers as tokenizers_module
 from dpngram.transforms.tokenizers import TOKENIZERS, make_tokenizer
+from dpngram.transforms.tokenizers import words as tokenizers_module
 
 NUMBERS = ["0", "-0", "1", "-1", "2", "0.5", "1e-7", "1e400", "-1e400", "nan", "inf", "-inf", "9" * 5000, "0x10", "1_0"]
 NUMBERS += ["1e-320", "64", "65", "1000001", "1e300", "1,2", "1,,2", ",", "1,nan", "٣", "1 ", "1e", "True", "1j"]

@@ -21,10 +21,10 @@ from helpers.fuzz import check, command, json_values, look, mutations, no_hang
 from helpers.runs import BUDGET, jsonl
 from hypothesis import strategies as st
 
-from dpngram.pipelines import tables
-from dpngram.pipelines.parsing import Fields, parse_jsonl, parse_text, parse_tsv
-from dpngram.pipelines.reading import InputFormat
-from dpngram.transforms.columns import binary_array
+from dpngram.pipelines.io import tables
+from dpngram.pipelines.io.parsing import Fields, parse_jsonl, parse_text, parse_tsv
+from dpngram.pipelines.io.reading import InputFormat
+from dpngram.transforms.blocks.columns import binary_array
 
 FIELDS = Fields()
 NASTY = [

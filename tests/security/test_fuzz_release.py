@@ -16,9 +16,9 @@ from helpers.runs import BUDGET, extract, jsonl, small_corpus
 from hypothesis import strategies as st
 
 from dpngram.pipelines import extract as extract_module
-from dpngram.pipelines.encoding import OUTPUT_FORMATS
-from dpngram.transforms.columns import Block
-from dpngram.transforms.histogram import CellBlock
+from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
+from dpngram.transforms.blocks.cells import CellBlock
+from dpngram.transforms.blocks.columns import Block
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -171,7 +171,7 @@ def test_fuzz_checkpoints(releases, tmp_path, monkeypatch):
     flags = ["--input", releases / "in.jsonl", "--noise_key", tmp_path / "k", "--max_n", "2", "--policy", "paper"]
     (tmp_path / "k").write_bytes(b"k" * 32)
     with monkeypatch.context() as patch:
-        patch.setattr(extract_module, "_drop_checkpoints", lambda _: None)
+        patch.setattr(extract_module, "drop_checkpoints", lambda _: None)
         assert extract(out, *flags) == 0
     checkpoint = sorted(out.glob("checkpoint-*"))[0]
     valid = checkpoint.read_bytes()

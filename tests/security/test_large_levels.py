@@ -5,14 +5,14 @@ import pytest
 from helpers.runs import small_corpus
 
 from dpngram.accounting import plan_extraction
-from dpngram.transforms.cut import Cut
-from dpngram.transforms.documents import collect_documents
-from dpngram.transforms.guide import predict
-from dpngram.transforms.keyed import Prf
-from dpngram.transforms.levels import EMPTY_LEVEL, Level, pack_keys
-from dpngram.transforms.noise import Noise
-from dpngram.transforms.selection import MAX_TALLIED, floors, zero_cell_bound
-from dpngram.transforms.strata import Strata
+from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level, pack_keys
+from dpngram.transforms.policies.cutoffs import Cutoffs
+from dpngram.transforms.policies.guide import predict
+from dpngram.transforms.policies.selection import MAX_TALLIED, floors, zero_cell_bound
+from dpngram.transforms.policies.strata import Strata
+from dpngram.transforms.prepare_posts import collect_documents
+from dpngram.transforms.randomness.noise import Noise
+from dpngram.transforms.randomness.prf import Prf
 from dpngram.transforms.testing import extract_in_memory, key_source
 from dpngram.transforms.tokenizers import make_tokenizer
 
@@ -39,7 +39,7 @@ def test_a_stratum_of_billions(even, eta):
     assert strata.size.sum() == words**2 == level.valid("both")
     if even:
         assert strata.size.max() == words**2 > MAX_TALLIED
-    cut = Cut(noise=noise, strata=strata, size=strata.size, floor=floors(noise, strata.size, words, eta))
+    cut = Cutoffs(noise=noise, strata=strata, size=strata.size, floor=floors(noise, strata.size, words, eta))
     keys, stratum = cut.zero_cells(Prf(b"z" * 32))
     assert (np.diff(keys.astype(np.int64)) > 0).all()
     assert (strata.of(keys) == stratum).all()

@@ -17,8 +17,8 @@ from helpers.canaries import BUDGET, CANARIES, FORMATS, MARK, encodings, search,
 from helpers.runs import extract
 
 from dpngram.pipelines import extract as extract_module
-from dpngram.pipelines import writing
-from dpngram.transforms import columns
+from dpngram.pipelines.io import writing
+from dpngram.transforms.blocks import columns
 
 KEY = bytes(range(100, 132))
 COMMAND = [sys.executable, "-m", "dpngram.pipelines.cli", "extract", *BUDGET, "--max_bad_fraction", "1"]
@@ -114,7 +114,7 @@ def test_no_canary_anywhere(tmp_path, monkeypatch, capfd, number):
     flags = ["--input", pattern, "--input_format", name, "--bad_records", tmp_path / "bad", "--max_bad_fraction", "1"]
     flags += ["--policy", ("plus", "paper")[number % 2], "--noise_key", tmp_path / "noise.key", "--verbose"]
     flags += ["--output_format", ("jsonl", "csv", "parquet", "avro", "vocab", "jsonl")[number]]
-    monkeypatch.setattr(extract_module, "_drop_checkpoints", lambda _: None)
+    monkeypatch.setattr(extract_module, "drop_checkpoints", lambda _: None)
     assert extract(tmp_path / "out", *flags, *BUDGET) == 0
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     notes = json.loads((tmp_path / "out" / "operator.json").read_text())

@@ -21,14 +21,17 @@ from helpers.runs import extract, files, jsonl, small_corpus
 from scipy.stats import norm
 
 from dpngram.accounting import plan_extraction
-from dpngram.pipelines import parsing
-from dpngram.pipelines.lines import RANGE_BYTES, ByteRange, read_pieces
-from dpngram.pipelines.reading import is_damage
-from dpngram.transforms import histogram
-from dpngram.transforms.histogram import CellBlock, MergeCells
-from dpngram.transforms.keyed import Prf
-from dpngram.transforms.posts import PostBlock, split_posts
-from dpngram.transforms.tokenizers import MAX_TOKEN_BYTES, CallableTokenizer, make_tokenizer
+from dpngram.pipelines.io import parsing
+from dpngram.pipelines.io.lines import RANGE_BYTES, ByteRange, read_pieces
+from dpngram.pipelines.io.reading import is_damage
+from dpngram.transforms import sum_cells as histogram
+from dpngram.transforms.blocks.cells import CellBlock
+from dpngram.transforms.blocks.posts import PostBlock, split_posts
+from dpngram.transforms.randomness.prf import Prf
+from dpngram.transforms.sum_cells import MergeCells
+from dpngram.transforms.tokenizers import make_tokenizer
+from dpngram.transforms.tokenizers.base import MAX_TOKEN_BYTES
+from dpngram.transforms.tokenizers.by_text import CallableTokenizer
 
 WORDS = make_tokenizer("words")
 MOST = 1.5

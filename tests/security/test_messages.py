@@ -12,8 +12,8 @@ from helpers.raise_sites import SITES
 from helpers.runs import extract, small_corpus
 from helpers.runs import jsonl as body
 
-from dpngram.pipelines import reading
-from dpngram.pipelines.running import failure_line
+from dpngram.pipelines.io import reading
+from dpngram.pipelines.launch.failures import failure_line
 
 C = CANARIES[0]
 OURS = Path(reading.__file__).resolve().parent.parent
@@ -47,8 +47,8 @@ def test_forty_raise_sites(tmp_path, monkeypatch):
 HOSTILE = [
     "{c}",
     "ParameterError: user must {c}",
-    "dpngram.transforms.keys.KeyProblem: noise_key {c}",
-    "KeyProblem: noise_key: {c} was already used",
+    "dpngram.transforms.keys.NoiseKeyError: noise_key {c}",
+    "NoiseKeyError: noise_key: {c} was already used",
     "TooManyBadRecords: max_bad_fraction must {c}",
     "max_bad_fraction must be at least the share of bad records: {c} of {c} cannot be used (allowed: {c})",
     "noise_key: {c} cannot be read on this worker ({c}).",
@@ -79,7 +79,9 @@ def test_a_text_that_looks_like_our_words(text):
 
 def test_words_of_ours_are_shown():
     """Each with what is known here in place of names, and its numbers."""
-    line = "dpngram.transforms.keys.KeyProblem: noise_key: file:/x/a key must hold 32 bytes or 64 hexadecimal digits, "
+    line = (
+        "dpngram.transforms.keys.NoiseKeyError: noise_key: file:/x/a key must hold 32 bytes or 64 hexadecimal digits, "
+    )
     line += "got 7 bytes. [while running 'Step']"
     assert failure_line(RuntimeError(line), None, "a.key") == (
         "noise_key: a.key must hold 32 bytes or 64 hexadecimal digits, got 7 bytes."
@@ -107,7 +109,7 @@ def test_words_of_ours_are_shown():
         "transforms.documents.make_posts",
         "transforms.users.concatenate_posts",
         "transforms.policies.clip_grams",
-        "transforms.threshold.release_cells",
+        "transforms.threshold.threshold_cells",
         "transforms.spurious.collect_tokens",
     ],
 )
@@ -125,7 +127,7 @@ def test_a_run_that_dies_of_text_shows_none(tmp_path, monkeypatch, capfd, place)
     said = capfd.readouterr()
     assert traces(said.out + said.err) == []
     # Which exception it was, a text can pretend; but only the name of one that exists is shown.
-    assert re.search(r"the run failed in step \S+ \((TypeError|ParameterError|KeyProblem)\)", said.err)
+    assert re.search(r"the run failed in step \S+ \((TypeError|ParameterError|NoiseKeyError)\)", said.err)
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 

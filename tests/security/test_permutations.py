@@ -7,8 +7,8 @@ import pytest
 from helpers.runs import extract, files, small_corpus
 
 from dpngram.accounting import plan_extraction
-from dpngram.pipelines.encoding import OUTPUT_FORMATS
-from dpngram.pipelines.parsing import Fields, parse_jsonl
+from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
+from dpngram.pipelines.io.parsing import Fields, parse_jsonl
 from dpngram.transforms.testing import extract_in_memory, key_source
 from dpngram.transforms.tokenizers import make_tokenizer
 

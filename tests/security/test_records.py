@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpngram.pipelines import lines as lines_module
-from dpngram.pipelines import tables as tables_module
-from dpngram.pipelines.reading import InputFormat
-from dpngram.transforms.columns import binary_array
+from dpngram.pipelines.io import lines as lines_module
+from dpngram.pipelines.io import tables as tables_module
+from dpngram.pipelines.io.reading import InputFormat
+from dpngram.transforms.blocks.columns import binary_array
 
 HEADER = {"csv": b"user,text\n", "tsv": b"user\ttext\n", "jsonl": b"", "text": b""}
 RECORD = {"csv": b"%s,%s", "tsv": b"%s\t%s", "jsonl": b'{"user": "%s", "text": "%s"}', "text": b"%s %s"}

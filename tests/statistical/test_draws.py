@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 from apache_beam.transforms.window import GlobalWindow, IntervalWindow
 
-from dpngram.transforms import keyed
-from dpngram.transforms.keyed import derive_key
+from dpngram.transforms.randomness import prf as keyed
+from dpngram.transforms.randomness.prf import derive_key
 from dpngram.transforms.testing import key_source
-from dpngram.transforms.windows import window_name
+from dpngram.transforms.windowing import window_name
 
 # Every purpose that a draw is made for; a test below reads them out of the sources.
 PURPOSES = ["clip", "noise", "zero cells", "zero weights", "zero cells below"]
@@ -69,7 +69,7 @@ def test_streams_do_not_overlap():
     cells = np.arange(1000, dtype=np.uint64)
     words = np.concatenate(
         [
-            source.prf(purpose, level, number, window, binding).words(cells, 0)
+            source.prf(purpose, level, number, window, binding).blocks(cells, 0)
             for purpose, level, number, window in itertools.product(PURPOSES, range(1, 11), range(4), WINDOWS[:5])
         ]
     )
@@ -99,17 +99,17 @@ from dpngram.transforms.noise import Noise
 from dpngram.transforms.testing import key_source
 source = key_source(b"a" * 32, {"b": 1, "a": 2}, "r", "A")
 prf = source.prf("noise", 2, 1, b"0:10", source.binding(b"f" * 16))
-words = prf.words(np.arange(int(sys.argv[1]), int(sys.argv[2]), dtype=np.uint64), 0)
+words = prf.blocks(np.arange(int(sys.argv[1]), int(sys.argv[2]), dtype=np.uint64), 0)
 sys.stdout.write(words.tobytes().hex() + " " + Noise(3.3).noisy(np.zeros(len(words), np.int64), words).tobytes().hex())
 """
 
 
 def test_workers_agree():
     """Two processes of their own, one of which sees half of the cells, and this one: the same words, the same noise."""
-    from dpngram.transforms.noise import Noise
+    from dpngram.transforms.randomness.noise import Noise
 
     source = key_source(b"a" * 32, {"a": 2, "b": 1}, "r", "A")
-    words = source.prf("noise", 2, 1, b"0:10", source.binding(b"f" * 16)).words(np.arange(4000, dtype=np.uint64), 0)
+    words = source.prf("noise", 2, 1, b"0:10", source.binding(b"f" * 16)).blocks(np.arange(4000, dtype=np.uint64), 0)
     noisy = Noise(3.3).noisy(np.zeros(4000, np.int64), words)
     for start, end in ((0, 4000), (2000, 4000)):
         command = [sys.executable, "-c", WORKER, str(start), str(end)]

@@ -12,17 +12,19 @@ import pytest
 from scipy import special, stats
 
 from dpngram.accounting import plan_extraction
-from dpngram.transforms.columns import split_binary
-from dpngram.transforms.histogram import CellBlock
-from dpngram.transforms.keyed import Prf, derive_key, standard_normal
-from dpngram.transforms.levels import EMPTY_LEVEL, Level
-from dpngram.transforms.noise import UNIT, Noise
+from dpngram.transforms.add_spurious_grams import complete_level
+from dpngram.transforms.blocks.cells import CellBlock
+from dpngram.transforms.blocks.columns import split_binary
+from dpngram.transforms.blocks.grams import EMPTY_TABLE
+from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
+from dpngram.transforms.decode_grams import decode_grams
+from dpngram.transforms.noisy_threshold import threshold_cells
 from dpngram.transforms.policies import make_policy
-from dpngram.transforms.released import EMPTY_TABLE, decode_grams
-from dpngram.transforms.rounds import Round
-from dpngram.transforms.spurious import add_spurious
+from dpngram.transforms.policies.base import Round
+from dpngram.transforms.randomness.draws import standard_normal
+from dpngram.transforms.randomness.noise import UNIT, Noise
+from dpngram.transforms.randomness.prf import Prf, derive_key
 from dpngram.transforms.testing import key_source
-from dpngram.transforms.threshold import release_cells
 
 KEY = b"p" * 32
 SIGMAS = np.geomspace(0.03, 3e7, 20)  # up to just below the largest that is allowed, none a round number
@@ -46,7 +48,7 @@ def cells_of(sigma, key):
     """Every bigram but each ninth, which nobody has; weights 12 to 40 sigma, in units of 2^-32."""
     pairs = np.array([a << 32 | b for a, b in itertools.product(range(WORDS), repeat=2)], np.uint64)
     keys = pairs[np.arange(len(pairs)) % 9 > 0]
-    spread = Prf(key).words(keys, 1)[:, 0] / 2.0**64
+    spread = Prf(key).blocks(keys, 1)[:, 0] / 2.0**64
     return CellBlock(
         keys=keys,
         weight=((12 + 28 * spread) * sigma * UNIT).astype(np.int64),
@@ -75,7 +77,7 @@ def test_released_weights_lie_on_the_grid(policy_name):
         def draw(purpose, key=key):
             return Prf(derive_key(key, purpose))
 
-        level = add_spurious([release_cells(cells, cut, draw)], previous, EMPTY_LEVEL, round_, draw)
+        level = complete_level([threshold_cells(cells, cut, draw)], previous, EMPTY_LEVEL, round_, draw)
         table = decode_grams(level, decode_grams(previous, EMPTY_TABLE, "both"), "both")
         step = Noise(sigma).step
         units = table.weight * UNIT  # a power of two: exact
@@ -129,8 +131,8 @@ def test_the_precision_attack(sigma):
     tries, grams = 4_000, 8
     given = int(UNIT / np.sqrt(grams))
     truth = np.arange(tries) % 2 == 1
-    words = Prf(derive_key(KEY, "attack", str(sigma))).words(np.arange(tries * grams, dtype=np.uint64), 0)
-    coins = Prf(derive_key(KEY, "coins")).words(np.arange(tries, dtype=np.uint64), 0)[:, 0] >> np.uint64(63) == 1
+    words = Prf(derive_key(KEY, "attack", str(sigma))).blocks(np.arange(tries * grams, dtype=np.uint64), 0)
+    coins = Prf(derive_key(KEY, "coins")).blocks(np.arange(tries, dtype=np.uint64), 0)[:, 0] >> np.uint64(63) == 1
     weight = np.repeat(np.where(truth, given, 0), grams)
 
     def accuracy(possible_without, possible_with):
@@ -174,7 +176,7 @@ def test_both_weights_have_the_same_support(sigma):
 def test_low_bits_tell_nothing():
     """The last six bits of released steps, with a user's weight and without: uniform both times, by chi-square."""
     noise, draws = Noise(4.03), 10**6
-    words = Prf(derive_key(KEY, "low bits")).words(np.arange(2 * draws, dtype=np.uint64), 0)
+    words = Prf(derive_key(KEY, "low bits")).blocks(np.arange(2 * draws, dtype=np.uint64), 0)
     for weight, mine in ((0, words[:draws]), (int(UNIT / 3), words[draws:])):
         counts = np.bincount(noise.noisy(np.full(draws, weight), mine) & 63, minlength=64)
         assert ((counts - draws / 64) ** 2 / (draws / 64)).sum() < stats.chi2.isf(FLAKE / 2, 63)
@@ -190,7 +192,7 @@ def histogram(number):
     origin = weight // noise.step
     counts = np.zeros(2 * reach, np.int64)
     for start in range(0, DRAWS, CHUNK):
-        words = prf.words(np.arange(start, min(start + CHUNK, DRAWS), dtype=np.uint64), 0)
+        words = prf.blocks(np.arange(start, min(start + CHUNK, DRAWS), dtype=np.uint64), 0)
         noisy = noise.noisy(np.full(len(words), weight), words)
         counts += np.bincount(noisy - origin + reach, minlength=2 * reach)
     ends = (np.arange(-reach, reach) + 1 + origin) * noise.step - weight  # exclusive
@@ -247,7 +249,7 @@ def test_zero_cells_on_the_grid(bound):
     for number, sigma in enumerate(SIGMAS):
         noise = Noise(float(sigma))
         least = noise.least(bound * float(sigma))
-        words = Prf(derive_key(KEY, "zero", number, str(bound))).words(np.arange(draws, dtype=np.uint64), 0)
+        words = Prf(derive_key(KEY, "zero", number, str(bound))).blocks(np.arange(draws, dtype=np.uint64), 0)
         counts = np.bincount(noise.zero_cells(words, np.int64(least)) - least)
         ends = noise.bound(least + 1 + np.arange(len(counts)))
         above = np.exp(special.log_ndtr(-ends) - special.log_ndtr(-noise.bound(least)))

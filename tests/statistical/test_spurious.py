@@ -6,8 +6,8 @@ import numpy as np
 from scipy import stats
 
 from dpngram.accounting import plan_extraction
-from dpngram.transforms.documents import collect_documents
-from dpngram.transforms.noise import Noise
+from dpngram.transforms.prepare_posts import collect_documents
+from dpngram.transforms.randomness.noise import Noise
 from dpngram.transforms.testing import extract_in_memory, key_source
 from dpngram.transforms.tokenizers import make_tokenizer
 

@@ -8,17 +8,18 @@ import pytest
 from scipy import stats
 
 from dpngram.accounting import plan_extraction
-from dpngram.transforms import policies
-from dpngram.transforms.documents import collect_documents
-from dpngram.transforms.histogram import CellBlock
-from dpngram.transforms.keyed import Prf, binomial, derive_key
-from dpngram.transforms.levels import EMPTY_LEVEL
+from dpngram.transforms.add_spurious_grams import complete_level
+from dpngram.transforms.blocks.cells import CellBlock
+from dpngram.transforms.blocks.levels import EMPTY_LEVEL
+from dpngram.transforms.noisy_threshold import threshold_cells
 from dpngram.transforms.policies import make_policy
-from dpngram.transforms.rounds import Round
-from dpngram.transforms.selection import choose_thresholds, zero_cell_bound
-from dpngram.transforms.spurious import add_spurious
+from dpngram.transforms.policies import plus as policies
+from dpngram.transforms.policies.base import Round
+from dpngram.transforms.policies.selection import choose_thresholds, zero_cell_bound
+from dpngram.transforms.prepare_posts import collect_documents
+from dpngram.transforms.randomness.draws import binomial
+from dpngram.transforms.randomness.prf import Prf, derive_key
 from dpngram.transforms.testing import extract_in_memory, key_source
-from dpngram.transforms.threshold import release_cells
 from dpngram.transforms.tokenizers import make_tokenizer
 
 RUNS = 10_000
@@ -99,8 +100,8 @@ def test_a_whole_round_has_the_law_of_noise_on_every_cell():
             def draw(purpose, key=key):
                 return Prf(derive_key(key, purpose))
 
-            part = release_cells(cells, cut, draw)
-            found = add_spurious([part], level, EMPTY_LEVEL, round_, draw)
+            part = threshold_cells(cells, cut, draw)
+            found = complete_level([part], level, EMPTY_LEVEL, round_, draw)
             places = np.searchsorted(everything, found.keys)
             seen[0, places] += 1
             totals[0, run] = len(found)
@@ -160,7 +161,7 @@ def test_binomial_law():
     """20,000 draws for each of several laws: chi-square at 1e-6; and the quantiles, against scipy's."""
     prf = Prf(b"b" * 32)
     for number, (count, chance) in enumerate([(1, 0.5), (7, 0.6), (100, 0.5006), (1000, 0.02), (10**6, 0.51)]):
-        words = prf.words(np.arange(20_000, dtype=np.uint64), number)
+        words = prf.blocks(np.arange(20_000, dtype=np.uint64), number)
         drawn = np.array([binomial(words[i : i + 1], count, chance) for i in range(len(words))])
         law = stats.binom(count, chance)
         edges = np.unique(law.ppf(np.linspace(0.02, 0.98, 25)))

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from dpngram.accounting import plan_extraction
-from dpngram.transforms import policies, testing
-from dpngram.transforms.budgets import FULL_BUDGET, allowances, longest_runs, spend
-from dpngram.transforms.documents import collect_documents
-from dpngram.transforms.guide import GUIDE_UNIT, guide_table
-from dpngram.transforms.rounds import Round
+from dpngram.transforms import testing
+from dpngram.transforms.noisy_threshold import threshold_cells
+from dpngram.transforms.policies import plus as policies
+from dpngram.transforms.policies.base import Round
+from dpngram.transforms.policies.budgets import FULL_BUDGET, allowances, longest_runs, spend
+from dpngram.transforms.policies.guide import GUIDE_UNIT, guide_table
+from dpngram.transforms.prepare_posts import collect_documents
 from dpngram.transforms.testing import extract_in_memory, key_source
-from dpngram.transforms.threshold import release_cells
 from dpngram.transforms.tokenizers import make_tokenizer
 
 
@@ -178,10 +179,10 @@ def test_walks_that_disagree_stop_the_run(monkeypatch):
     plan = plan_extraction(epsilon=20, delta=0.1, max_n=2, max_contributions=5, eta=0.3, policy="plus")
 
     def other_walk(cells, cut, draw):
-        part = release_cells(cells, cut, draw)
+        part = threshold_cells(cells, cut, draw)
         return dataclasses.replace(part, walk=part.walk + np.uint64(1))
 
-    monkeypatch.setattr(testing, "release_cells", other_walk)
+    monkeypatch.setattr(testing, "threshold_cells", other_walk)
     with pytest.raises(ValueError, match="different zero cells"):
         extract_in_memory(blocks, plan, key_source(b"w" * 32), make_tokenizer("words"))
 
@@ -195,7 +196,7 @@ def test_rounds_and_levels_draw_apart():
     drawn = [
         Round(policy, n, number, source.randomness)
         .draws(source, window, source.binding(content))(purpose)
-        .words(np.arange(3, dtype=np.uint64), 0)
+        .blocks(np.arange(3, dtype=np.uint64), 0)
         .tobytes()
         for n, number in rounds
         for purpose in ("clip", "noise", "zero cells", "zero weights", "zero cells below")

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpngram.transforms.candidates import CandidateBlock
-from dpngram.transforms.columns import Block, binary_array, split_binary
+from dpngram.transforms.blocks.candidates import CandidateBlock
+from dpngram.transforms.blocks.columns import Block, binary_array, split_binary
 
 
 def block(size):

@@ -5,10 +5,10 @@ import math
 import numpy as np
 from scipy import stats
 
-from dpngram.transforms.candidates import CandidateBlock, make_postings
-from dpngram.transforms.contribution import clip_and_weight
-from dpngram.transforms.histogram import CellBlock, merge_cells
-from dpngram.transforms.keyed import Prf
+from dpngram.transforms.blocks.candidates import CandidateBlock, make_postings
+from dpngram.transforms.blocks.cells import CellBlock, merge_cells
+from dpngram.transforms.policies.clipping import equal_weights
+from dpngram.transforms.randomness.prf import Prf
 
 
 def candidates(users):
@@ -36,7 +36,7 @@ def candidates(users):
 
 def test_a_gram_counts_once_for_each_user():
     block = candidates([[1, 1, 1, 2], [2], []])
-    weight = clip_and_weight(block, 10, Prf(b"c" * 32))
+    weight = equal_weights(block, 10, Prf(b"c" * 32))
     half = math.isqrt(2**64 // 2)
     assert dict(zip(block.grams.tolist(), weight.tolist(), strict=True)) == {1: half, 2: half + 2**32}
 
@@ -44,7 +44,7 @@ def test_a_gram_counts_once_for_each_user():
 def test_clipping_bites_and_is_uniform():
     """Each of 12 grams is kept with probability 5/12 over 4,000 users; chi-square, flake rate 1e-6."""
     users = [list(range(12))] * 4000
-    weight = clip_and_weight(candidates(users), 5, Prf(b"u" * 32))
+    weight = equal_weights(candidates(users), 5, Prf(b"u" * 32))
     one = math.isqrt(2**64 // 5)
     kept = weight / one
     assert weight.sum() == 4000 * 5 * one
@@ -57,9 +57,9 @@ def test_clipping_bites_and_is_uniform():
 
 def test_clipping_differs_between_users_and_levels():
     users = [list(range(30))] * 2
-    kept = [clip_and_weight(candidates(users[:1]), 5, Prf(bytes([key]) * 32)) > 0 for key in range(2)]
+    kept = [equal_weights(candidates(users[:1]), 5, Prf(bytes([key]) * 32)) > 0 for key in range(2)]
     assert (kept[0] != kept[1]).any()
-    both = clip_and_weight(candidates(users), 5, Prf(b"\0" * 32))
+    both = equal_weights(candidates(users), 5, Prf(b"\0" * 32))
     assert np.count_nonzero(both) > 5  # two users with the same grams do not keep the same ones
 
 
@@ -68,7 +68,7 @@ def test_total_squared_weight_of_a_user_is_at_most_one():
     for size in [1, 2, 3, 7, 50, 1000, 4097]:
         grams = random.choice(10_000, size, replace=False).tolist()
         for cap in [1, 2, size, 5000]:
-            weight = clip_and_weight(candidates([grams]), cap, Prf(b"x" * 32))
+            weight = equal_weights(candidates([grams]), cap, Prf(b"x" * 32))
             assert sum(w * w for w in weight.tolist()) <= 2**64
             assert np.count_nonzero(weight) == min(size, cap)
 
@@ -93,7 +93,7 @@ def test_draws_that_agree_are_told_apart(monkeypatch):
             draws[:, 0] = (np.uint64(7) << np.uint64(60)) + (second * np.uint64(5)) % np.uint64(12)
             return draws
 
-    weight = clip_and_weight(candidates([list(range(12))] * 3), 4, Coarse(b"c" * 32))
+    weight = equal_weights(candidates([list(range(12))] * 3), 4, Coarse(b"c" * 32))
     one = math.isqrt(2**64 // 4)
     assert weight.tolist() == [3 * one if (gram * 5) % 12 < 4 else 0 for gram in range(12)]
 

@@ -13,9 +13,8 @@ from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
 from dpngram.accounting import ParameterError, plan_extraction
 from dpngram.transforms import ExtractLevels, ExtractNgrams, GramTable, Ngram
-from dpngram.transforms.documents import block_posts, collect_documents
-from dpngram.transforms.keys import settings_digest
-from dpngram.transforms.posts import PostDigests
+from dpngram.transforms.prepare_posts import PostDigests, block_posts, collect_documents
+from dpngram.transforms.randomness.noise_key import settings_digest
 from dpngram.transforms.testing import exact_plan, extract_in_memory, key_source
 from dpngram.transforms.tokenizers import make_tokenizer
 

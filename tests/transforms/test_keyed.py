@@ -8,7 +8,8 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import special, stats
 
-from dpngram.transforms.keyed import Prf, derive_key, standard_normal, tail_normal, uniform
+from dpngram.transforms.randomness.draws import standard_normal, tail_normal, uniform
+from dpngram.transforms.randomness.prf import Prf, derive_key
 
 KEY = bytes(range(32))
 
@@ -28,7 +29,7 @@ def cbc_mac(text):
 
 
 def test_words_are_aes_blocks():
-    out = Prf(KEY).words(np.array([1, 2**63], np.uint64), np.array([7, 8], np.uint64))
+    out = Prf(KEY).blocks(np.array([1, 2**63], np.uint64), np.array([7, 8], np.uint64))
     expected = [aes(a.to_bytes(8, "little") + b.to_bytes(8, "little")) for a, b in [(1, 7), (2**63, 8)]]
     assert [row.tobytes() for row in out] == expected
 
@@ -48,7 +49,7 @@ def test_no_strings():
 
 def test_sequences_depend_on_order_and_length_but_not_on_neighbours():
     prf = Prf(KEY)
-    items = prf.words(np.arange(6, dtype=np.uint64), 0)
+    items = prf.blocks(np.arange(6, dtype=np.uint64), 0)
     runs = [[0, 1, 2], [2, 1, 0], [0, 1], [0, 1, 2, 2], [0], [0, 1, 2]]
     flat = np.concatenate([items[run] for run in runs])
     out = prf.sequences(flat, np.cumsum([0, *map(len, runs)]))
@@ -80,12 +81,12 @@ def test_normal_is_symmetric_and_finite():
 
 def test_normal_law():
     """Kolmogorov-Smirnov over 10^6 draws; a fixed key, so it passes always or never. p-value 1e-4 was the bar."""
-    z = standard_normal(Prf(KEY).words(np.arange(10**6, dtype=np.uint64), 0))
+    z = standard_normal(Prf(KEY).blocks(np.arange(10**6, dtype=np.uint64), 0))
     assert stats.kstest(z, "norm").pvalue > 1e-4
 
 
 @pytest.mark.parametrize("bound", [-2.0, 0.0, 3.0, 9.0])
 def test_tail_law(bound):
-    z = tail_normal(Prf(KEY).words(np.arange(10**5, dtype=np.uint64), 1), bound)
+    z = tail_normal(Prf(KEY).blocks(np.arange(10**5, dtype=np.uint64), 1), bound)
     assert (z >= bound).all()
     assert stats.kstest(np.exp(special.log_ndtr(-z) - special.log_ndtr(-bound)), "uniform").pvalue > 1e-4

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from dpngram.transforms.keys import KeyProblem, KeyReference, KeySource, Randomness
+from dpngram.transforms.randomness.noise_key import KeyReference, KeySource, NoiseKeyError, Randomness
 
 
 def test_references(monkeypatch, tmp_path):
@@ -20,7 +20,7 @@ def test_references(monkeypatch, tmp_path):
     assert KeyReference.parse("file:gs://bucket/a.key").location == "gs://bucket/a.key"
     assert KeyReference.parse("gs://bucket/a.key").location == "gs://bucket/a.key"
     for empty in ("", "file:", "env:"):
-        with pytest.raises(KeyProblem, match="noise_key must be"):
+        with pytest.raises(NoiseKeyError, match="noise_key must be"):
             KeyReference.parse(empty)
 
 
@@ -48,17 +48,17 @@ def test_raw_bytes_and_hexadecimal_digits(monkeypatch, tmp_path):
 @pytest.mark.parametrize("stored", [b"", b"short", b"g" * 64, b"0" * 63, bytes(33)])
 def test_malformed_keys_are_refused_without_being_shown(tmp_path, stored):
     (tmp_path / "bad").write_bytes(stored)
-    with pytest.raises(KeyProblem, match="must hold 32 bytes or 64") as caught:
+    with pytest.raises(NoiseKeyError, match="must hold 32 bytes or 64") as caught:
         KeyReference.parse(str(tmp_path / "bad")).load()
     assert not stored or stored.decode() not in str(caught.value)
 
 
 def test_missing_keys_say_so(tmp_path):
-    with pytest.raises(KeyProblem, match="DPNGRAM_NO_SUCH is not set"):
+    with pytest.raises(NoiseKeyError, match="DPNGRAM_NO_SUCH is not set"):
         KeyReference.parse("env:DPNGRAM_NO_SUCH").load()
-    with pytest.raises(KeyProblem, match="cannot be read on this worker"):
+    with pytest.raises(NoiseKeyError, match="cannot be read on this worker"):
         KeyReference.parse(str(tmp_path / "none")).load()
-    with pytest.raises(KeyProblem, match="cannot be created"):
+    with pytest.raises(NoiseKeyError, match="cannot be created"):
         KeyReference.parse(str(tmp_path / "no" / "dir.key")).create_if_missing()
 
 
@@ -71,9 +71,9 @@ def test_one_key_one_release(tmp_path):
     source(path).bind(b"global", b"f" * 16)
     source(path).bind(b"global", b"f" * 16)
     for changed in ({"settings": "{1}"},):
-        with pytest.raises(KeyProblem, match="already used"):
+        with pytest.raises(NoiseKeyError, match="already used"):
             source(path, **changed).bind(b"global", b"f" * 16)
-    with pytest.raises(KeyProblem, match="already used"):
+    with pytest.raises(NoiseKeyError, match="already used"):
         source(path).bind(b"global", b"g" * 16)
     source(path, release="next").bind(b"global", b"g" * 16)
     source(path, application="B").bind(b"global", b"g" * 16)
@@ -95,7 +95,7 @@ def test_draws_differ_in_every_name(tmp_path):
     ids = np.arange(4, dtype=np.uint64)
 
     def draw(keys, fingerprint=b"f" * 16, **change):
-        return keys.prf(**{**base, **change}, binding=keys.binding(fingerprint)).words(ids, 0).tobytes()
+        return keys.prf(**{**base, **change}, binding=keys.binding(fingerprint)).blocks(ids, 0).tobytes()
 
     draws = [draw(source(tmp_path / "k"), **change) for change in changes]
     draws.append(draw(source(tmp_path / "k"), fingerprint=b"g" * 16))
@@ -114,7 +114,7 @@ def test_two_first_uses_at_once_do_not_both_pass(tmp_path):
             try:
                 keys.bind(b"global", fingerprint)
                 passed.append(fingerprint)
-            except KeyProblem:
+            except NoiseKeyError:
                 pass
 
         threads = [threading.Thread(target=use, args=(letter * 16,)) for letter in (b"f", b"g")]
@@ -126,18 +126,17 @@ def test_two_first_uses_at_once_do_not_both_pass(tmp_path):
 
 
 def test_a_worker_with_another_key_is_found_out():
-    from dpngram.transforms.documents import block_posts, collect_documents
-    from dpngram.transforms.posts import PostDigests
+    from dpngram.transforms.group_users import group_users
+    from dpngram.transforms.prepare_posts import PostDigests, block_posts, collect_documents
     from dpngram.transforms.testing import key_source
     from dpngram.transforms.tokenizers import make_tokenizer
-    from dpngram.transforms.users import group_users
 
     blocks, _ = collect_documents([("u", "a b")], user_field="", text_field="", user_per_document=False)
     ours, theirs = key_source(b"a" * 32), key_source(b"b" * 32)
     pieces = [block_posts(blocks[0], make_tokenizer("words"), PostDigests.of(keys))[0] for keys in (ours, theirs)]
-    with pytest.raises(KeyProblem, match="workers hold different keys"):
-        group_users(pieces, solo=False, source=ours)
-    with pytest.raises(KeyProblem, match="workers hold different keys"):
+    with pytest.raises(NoiseKeyError, match="workers hold different keys"):
+        group_users(pieces, user_per_document=False, source=ours)
+    with pytest.raises(NoiseKeyError, match="workers hold different keys"):
         ours.prf("noise", 1, 0, b"global", theirs.binding(bytes(16)))
     with pytest.raises(ValueError, match="documents must have users"):
-        group_users(pieces[:1], solo=True, source=ours)
+        group_users(pieces[:1], user_per_document=True, source=ours)

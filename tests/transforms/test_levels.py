@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpngram.transforms.columns import split_binary
-from dpngram.transforms.keyed import Prf
-from dpngram.transforms.levels import EMPTY_LEVEL, Level, pack_keys
-from dpngram.transforms.strata import Strata
+from dpngram.transforms.blocks.columns import split_binary
+from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level, pack_keys
+from dpngram.transforms.policies.strata import Strata
+from dpngram.transforms.randomness.prf import Prf
 
 
 def first(words):

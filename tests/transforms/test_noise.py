@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from dpngram.transforms.columns import split_binary
-from dpngram.transforms.cut import Cut
-from dpngram.transforms.keyed import Prf
-from dpngram.transforms.levels import EMPTY_LEVEL, Level
-from dpngram.transforms.noise import UNIT, Noise, weight_table
-from dpngram.transforms.strata import Strata, _log_complement
+from dpngram.transforms.blocks.columns import split_binary
+from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
+from dpngram.transforms.policies.clipping import weight_table
+from dpngram.transforms.policies.cutoffs import Cutoffs
+from dpngram.transforms.policies.strata import Strata
+from dpngram.transforms.randomness.draws import _log_complement
+from dpngram.transforms.randomness.noise import UNIT, Noise
+from dpngram.transforms.randomness.prf import Prf
 
 
 def first_level(count):
@@ -50,7 +52,7 @@ def test_threshold_is_raised_to_the_grid():
 
 def test_noisy_weights_are_sums_of_integers():
     noise = Noise(2.5)
-    words = Prf(b"k" * 32).words(np.arange(10_000, dtype=np.uint64), 0)
+    words = Prf(b"k" * 32).blocks(np.arange(10_000, dtype=np.uint64), 0)
     noisy = noise.noisy(np.zeros(10_000, np.int64), words)
     shift = 7 * noise.step
     assert (noise.noisy(np.full(10_000, shift), words) == noisy + 7).all()
@@ -59,7 +61,7 @@ def test_noisy_weights_are_sums_of_integers():
 
 def test_cells_that_noise_carries_over_the_threshold_are_all_looked_at():
     """The short cut for light cells leaves out none that reach the threshold, and most of those that do not."""
-    words = Prf(b"l" * 32).words(np.arange(200_000, dtype=np.uint64), 0)
+    words = Prf(b"l" * 32).blocks(np.arange(200_000, dtype=np.uint64), 0)
     for sigma, rho in [(2.5, 6.0), (1.0, 4.5), (40.0, 90.0), (3.0, 1.0)]:
         noise = Noise(sigma)
         least = noise.least(rho)
@@ -131,11 +133,11 @@ def test_zero_cells_follow_the_law_of_noise():
     Flake rate below 1e-6 for each, if the keys were random; they are fixed, so the outcome is too.
     """
     noise, level = Noise(2.0), first_level(300)
-    cut = Cut.fixed(noise, Strata(level, "both"), 3.0)
+    cut = Cutoffs.fixed(noise, Strata(level, "both"), 3.0)
     p = float(special.ndtr(-float(cut.floor[0]) * noise.grid / noise.sigma))
     keys, stratum = cut.zero_cells(Prf(b"z" * 32))
     assert abs(len(keys) - 90_000 * p) < stats.norm.isf(5e-7) * math.sqrt(90_000 * p * (1 - p))
-    steps = noise.zero_cells(Prf(b"w" * 32).words(keys, 0), cut.floor[stratum])
+    steps = noise.zero_cells(Prf(b"w" * 32).blocks(keys, 0), cut.floor[stratum])
     assert (steps >= cut.floor[0]).all()
     assert stats.kstest(stats.norm.sf((steps + 0.5) * noise.grid / noise.sigma) / p, "uniform").pvalue > 1e-6
 
@@ -147,12 +149,12 @@ def test_zero_cells_below_nought_are_binomial():
     """
     noise, strata = Noise(2.0), 3000
     floor = np.full(strata, noise.least(1.0))
-    cut = Cut(noise=noise, strata=Strata(EMPTY_LEVEL, "both"), size=np.full(strata, 60), floor=floor)
+    cut = Cutoffs(noise=noise, strata=Strata(EMPTY_LEVEL, "both"), size=np.full(strata, 60), floor=floor)
     below = cut.zeros_below(np.full(strata, 10), np.full(strata, 8), Prf(b"b" * 32))
     chance = 0.5 / special.ndtr(floor[0] * noise.grid / noise.sigma)
     bounds = stats.binom.ppf([0.05, 0.2, 0.4, 0.6, 0.8, 0.95], 42, chance)
     expected = strata * np.diff([0.0, *stats.binom.cdf(bounds, 42, chance), 1.0])
     observed = np.bincount(np.searchsorted(bounds, below), minlength=len(bounds) + 1)
     assert ((observed - expected) ** 2 / expected).sum() < stats.chi2.isf(1e-6, len(bounds))
-    larger = Cut(noise=noise, strata=cut.strata, size=np.array([2**30 + 1]), floor=floor[:1])
+    larger = Cutoffs(noise=noise, strata=cut.strata, size=np.array([2**30 + 1]), floor=floor[:1])
     assert larger.zeros_below(np.zeros(1, np.int64), np.zeros(1, np.int64), Prf(b"b" * 32)).tolist() == [0]

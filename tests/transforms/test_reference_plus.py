@@ -12,10 +12,10 @@ from helpers.reference import Reference, grams, random_corpus, to_blocks, words_
 from scipy import special
 
 from dpngram.accounting import plan_extraction
-from dpngram.transforms import policies
-from dpngram.transforms.keyed import standard_normal
-from dpngram.transforms.levels import EMPTY_LEVEL
-from dpngram.transforms.rounds import Round
+from dpngram.transforms.blocks.levels import EMPTY_LEVEL
+from dpngram.transforms.policies import plus as policies
+from dpngram.transforms.policies.base import Round
+from dpngram.transforms.randomness.draws import standard_normal
 from dpngram.transforms.testing import extract_in_memory, key_source
 from dpngram.transforms.tokenizers import make_tokenizer
 
@@ -128,7 +128,7 @@ class PlusReference(Reference):
         assert [size[s] for s in strata] == cut.size.tolist()
         prefixes, words = list(rows), list(first)
         keys, places = cut.zero_cells(draw("zero cells"))
-        noisy = cut.noise.zero_cells(draw("zero weights").words(keys, 0), cut.floor[places])
+        noisy = cut.noise.zero_cells(draw("zero weights").blocks(keys, 0), cut.floor[places])
         found = {}
         for key, place, value in zip(keys.tolist(), places.tolist(), noisy.tolist(), strict=True):
             gram = prefixes[key >> 32] + words[key & 0xFFFFFFFF]

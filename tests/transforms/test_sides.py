@@ -54,7 +54,7 @@ def test_extract(graphs, tmp_path, monkeypatch, policy):
     (tmp_path / "in.jsonl").write_bytes(jsonl(small_corpus(200)))
     flags = ["extract", *BUDGET, "--policy", policy, "--input", str(tmp_path / "in.jsonl"), "--quiet"]
     flags += ["--output", str(tmp_path / "out"), "--noise_key", str(tmp_path / "key")]
-    monkeypatch.setattr(extract, "_drop_checkpoints", lambda _: None)
+    monkeypatch.setattr(extract, "drop_checkpoints", lambda _: None)
     assert main(flags) == 0
     (tmp_path / "out" / "manifest.json").unlink()
     assert main([*flags, "--resume"]) == 0

@@ -26,8 +26,8 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
 from dpngram.accounting import ParameterError
 from dpngram.transforms import ExtractNgrams
+from dpngram.transforms.limit_windows import _ByUserDoFn, admit, earliest
 from dpngram.transforms.testing import exact_plan, key_source
-from dpngram.transforms.windows import _ByUserDoFn, admit, earliest
 
 USERS = [f"u{number}" for number in range(4)]
 HELD_BY_THREE = exact_plan(max_n=2, threshold=1.2)  # a user gives each of six words 0.41, of two words 0.71

@@ -8,15 +8,16 @@ import pytest
 from apache_beam.transforms.window import IntervalWindow
 
 from dpngram.accounting import plan_extraction
-from dpngram.transforms.guide import predict
-from dpngram.transforms.histogram import CellBlock
-from dpngram.transforms.keyed import Prf
-from dpngram.transforms.levels import EMPTY_LEVEL, Level
-from dpngram.transforms.policies import PlusPolicy, make_policy
-from dpngram.transforms.rounds import Round
+from dpngram.transforms.blocks.cells import CellBlock
+from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
+from dpngram.transforms.noisy_threshold import _ReleaseDoFn, threshold_cells
+from dpngram.transforms.policies import make_policy
+from dpngram.transforms.policies.base import Round
+from dpngram.transforms.policies.guide import predict
+from dpngram.transforms.policies.plus import PlusPolicy
+from dpngram.transforms.randomness.prf import Prf
 from dpngram.transforms.testing import key_source
-from dpngram.transforms.threshold import _ReleaseDoFn, release_cells
-from dpngram.transforms.windows import window_name
+from dpngram.transforms.windowing import window_name
 
 WORDS = 60
 SOURCE = key_source(b"k" * 32)
@@ -79,7 +80,7 @@ def test_shards_of_a_bundle_share_their_walk_and_no_other(walks):
         for shard in range(3):
             block = cells(10 * number + shard)
             found = list(step.process((shard, block), window, binding, level, released))
-            assert [part.to_bytes() for part in found] == [release_cells(block, cut, draw).to_bytes()]
+            assert [part.to_bytes() for part in found] == [threshold_cells(block, cut, draw).to_bytes()]
         assert walks["cuts"] == 1  # for three shards
     step.finish_bundle()
     assert not any(isinstance(held, (Level, np.ndarray)) for held in vars(step).values())

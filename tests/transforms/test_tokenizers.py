@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from dpngram.accounting import ParameterError
-from dpngram.transforms import tokenizers
 from dpngram.transforms.tokenizers import make_tokenizer
+from dpngram.transforms.tokenizers import words as tokenizers
 
 HOSTILE = [
     "Don't stop! rock'n'roll 'quoted' ''double'' o''clock trailing' 'leading",

@@ -14,19 +14,25 @@ from helpers.reference import UNIT, grams, random_corpus, to_blocks, words_of
 from scipy import special, stats
 
 from dpngram.accounting import ParameterError, plan_extraction, plan_union_all, plan_union_even, plan_union_single
-from dpngram.transforms.comparison import ComparedRun, CompareSystems, _settings
-from dpngram.transforms.documents import block_posts
-from dpngram.transforms.exact import count_users, tally_cells, tally_sequences, tally_users
-from dpngram.transforms.grams import digest_table, drop_long_users, gram_digests, name_grams
-from dpngram.transforms.histogram import CellBlock, merge_cells, weighted_cells
-from dpngram.transforms.keyed import standard_normal
-from dpngram.transforms.keys import KeyReference, Randomness, settings_digest
-from dpngram.transforms.posts import PostDigests, split_posts
+from dpngram.transforms.baselines.compare_systems import ComparedRun, CompareSystems, _settings
+from dpngram.transforms.baselines.count_exactly import count_users, tally_cells, tally_sequences, tally_users
+from dpngram.transforms.baselines.named_grams import digest_table, drop_long_users, gram_digests, name_grams
+from dpngram.transforms.baselines.release_unions import (
+    Ceilings,
+    add_ceilings,
+    bucket_weights,
+    union_cells,
+    union_cutoffs,
+)
+from dpngram.transforms.blocks.cells import CellBlock, merge_cells, weighted_cells
+from dpngram.transforms.blocks.posts import split_posts
+from dpngram.transforms.group_users import group_users
+from dpngram.transforms.noisy_threshold import threshold_cells
+from dpngram.transforms.prepare_posts import PostDigests, block_posts
+from dpngram.transforms.randomness.draws import standard_normal
+from dpngram.transforms.randomness.noise_key import KeyReference, Randomness, settings_digest
 from dpngram.transforms.testing import exact_plan, extract_in_memory, key_source
-from dpngram.transforms.threshold import release_cells
 from dpngram.transforms.tokenizers import make_tokenizer
-from dpngram.transforms.union import Ceilings, add_ceilings, bucket_weights, union_cells, union_cut
-from dpngram.transforms.users import group_users
 
 MAX_N = 4
 
@@ -38,7 +44,7 @@ def user_blocks(posts, source, shards):
         if made is not None:
             for shard, piece in split_posts(made, shards):
                 pieces[shard].append(piece)
-    return [group_users(piece, solo=False, source=source) for piece in pieces.values()]
+    return [group_users(piece, user_per_document=False, source=source) for piece in pieces.values()]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -99,7 +105,7 @@ def array_union(blocks, query, source, draw, *, ceilings=None):
     for n, parts in cells.items():
         merged = merge_cells(parts)
         met += len(merged)
-        part = release_cells(merged, union_cut(query), lambda purpose, n=n: draw(purpose, n))
+        part = threshold_cells(merged, union_cutoffs(query), lambda purpose, n=n: draw(purpose, n))
         released |= {tuple(map(int, digest)): n for digest in part.digests}
     return released, met
 
@@ -173,7 +179,7 @@ def test_law_of_the_noise():
     source = key_source(b"n" * 32)
     count = 20_000
     for place, height in enumerate((query.rho - query.sigma, query.rho, query.rho + 0.5 * query.sigma)):
-        digests = source.digest(f"cells {place}").words(np.arange(count, dtype=np.uint64), 0)
+        digests = source.digest(f"cells {place}").blocks(np.arange(count, dtype=np.uint64), 0)
         digests = digests[np.argsort(digests[:, 0])]
         cells = CellBlock(
             keys=digests[:, 0],
@@ -182,8 +188,8 @@ def test_law_of_the_noise():
             token_offsets=np.zeros(1, np.int64),
             token_bytes=np.zeros(0, np.uint8),
         )
-        part = release_cells(
-            cells, union_cut(query), lambda purpose: source.prf(purpose, 3, 0, b"global", source.binding(bytes(16)))
+        part = threshold_cells(
+            cells, union_cutoffs(query), lambda purpose: source.prf(purpose, 3, 0, b"global", source.binding(bytes(16)))
         )
         chance = special.ndtr((height - query.rho) / query.sigma)
         assert stats.binomtest(len(part.noisy), count, chance).pvalue > 1e-9

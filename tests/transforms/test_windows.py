@@ -18,8 +18,8 @@ from apache_beam.utils.timestamp import Timestamp
 
 from dpngram.accounting import ParameterError, plan_extraction
 from dpngram.transforms import ExtractNgrams
-from dpngram.transforms.keys import KeyReference, Randomness
-from dpngram.transforms.windows import _AdmitDoFn, _ByUserDoFn
+from dpngram.transforms.limit_windows import _AdmitDoFn, _ByUserDoFn
+from dpngram.transforms.randomness.noise_key import KeyReference, Randomness
 
 PLAN = plan_extraction(epsilon=1, delta=1e-6, max_n=2, max_contributions=5)
 DISCARD = {"accumulation_mode": AccumulationMode.DISCARDING}

@@ -1,0 +1,1 @@
+"""Reading and writing: files into blocks of documents, releases into files."""

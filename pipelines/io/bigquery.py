@@ -1,0 +1,111 @@
+"""BigQuery as input and output, through Beam's own transforms; needs the extra `gcp`.
+
+Not tried against BigQuery itself by our tests, which put stand-ins for Beam's two transforms.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+
+from dpngram.accounting import ParameterError
+from dpngram.pipelines.io.parsing import Fields
+from dpngram.pipelines.io.tables import parse_records
+from dpngram.transforms import GramTable
+from dpngram.transforms.blocks.documents import DocumentBlock
+
+__all__ = ["ReadBigQuery", "WriteBigQuery", "check_table"]
+
+SCHEMA = {
+    "fields": [
+        {"name": "n", "type": "INTEGER", "mode": "REQUIRED"},
+        {"name": "tokens", "type": "STRING", "mode": "REPEATED"},
+        {"name": "weight", "type": "FLOAT", "mode": "REQUIRED"},
+    ]
+}
+
+
+def check_table(flag: str, table: str) -> str:
+    """PROJECT:DATASET.TABLE, and an installation that can reach it; otherwise a ParameterError."""
+    try:
+        from apache_beam.io.gcp.bigquery_tools import parse_table_reference
+        from google.cloud import bigquery  # noqa: F401
+    except ImportError:
+        raise ParameterError(f"{flag} needs Beam's gcp extra for BigQuery: pip install 'dpngram[gcp]'.") from None
+    try:
+        parse_table_reference(table)
+    except ValueError:
+        raise ParameterError(f"{flag} must be PROJECT:DATASET.TABLE for BigQuery, got {table!r:.80}.") from None
+    return table
+
+
+class ReadBigQuery(beam.PTransform):
+    """Root: tables -> (DocumentBlock, tallies), like `ReadDocuments`; a row's number stands for its place.
+
+    Privacy: the blocks are the private data; tallies are for the operator.
+    """
+
+    def __init__(self, tables: list[str], fields: Fields) -> None:
+        super().__init__()
+        self._tables, self._fields = tables, fields
+
+    def expand(self, pbegin: Any) -> Any:  # (PCollection[DocumentBlock], PCollection[(int, (int, int))])
+        rows = [
+            pbegin
+            | f"Table{number}"
+            >> beam.io.ReadFromBigQuery(table=table, method=beam.io.ReadFromBigQuery.Method.DIRECT_READ)
+            for number, table in enumerate(self._tables)
+        ]
+        read = (
+            rows
+            | "Rows" >> beam.Flatten(pipeline=pbegin.pipeline)
+            | "Batch" >> beam.BatchElements(min_batch_size=1000, max_batch_size=20_000)
+            | "Parse" >> beam.ParDo(_ParseDoFn(self._fields)).with_outputs("tallies", main="documents")
+        )
+        read["documents"].element_type = DocumentBlock
+        read["tallies"].element_type = beam.typehints.Tuple[int, beam.typehints.Tuple[int, int]]
+        return read["documents"], read["tallies"]
+
+
+class _ParseDoFn(beam.DoFn):
+    def __init__(self, fields: Fields) -> None:
+        self._fields = fields
+        self._records = Metrics.counter("dpngram", "records")
+
+    def process(self, rows: list[Any]) -> Iterator[Any]:
+        parsed = parse_records(rows, self._fields, 0)
+        self._records.inc(parsed.records)
+        for record in parsed.bad:
+            Metrics.counter("dpngram", f"bad_{record.reason}").inc()
+        yield from parsed.blocks
+        yield beam.pvalue.TaggedOutput("tallies", (0, (parsed.records, len(parsed.bad))))
+
+
+class WriteBigQuery(beam.PTransform):
+    """{n: PCollection[GramTable]} -> rows (n, tokens, weight) of a new or empty table, once `gate` has its element."""
+
+    def __init__(self, table: str, gate: beam.PCollection[int]) -> None:
+        super().__init__()
+        self._table, self._gate = table, gate
+
+    def expand(self, tables: dict[int, beam.PCollection[GramTable]]) -> Any:
+        return (
+            tuple(tables.values())
+            | "Levels" >> beam.Flatten()
+            | "Rows" >> beam.ParDo(_RowsDoFn(), gate=beam.pvalue.AsSingleton(self._gate))
+            | "Load"
+            >> beam.io.WriteToBigQuery(
+                self._table,
+                schema=SCHEMA,
+                method="FILE_LOADS",
+                create_disposition="CREATE_IF_NEEDED",
+                write_disposition="WRITE_EMPTY",
+            )
+        )
+
+
+class _RowsDoFn(beam.DoFn):
+    def process(self, table: GramTable, gate: int = 0) -> Iterator[dict[str, Any]]:
+        for gram in table.rows():
+            yield {"n": gram.n, "tokens": gram.tokens, "weight": gram.weight}

@@ -1,0 +1,299 @@
+"""Lines into documents, in columns by Arrow; what cannot be used is named by a reason and its place, never shown.
+
+Privacy: what a line gives must depend on that line alone, or one user's broken record would change what is read of
+others. So Arrow's result for many lines is taken only where it must equal that of each line by itself; otherwise
+each half is parsed alone, down to the lines that are bad. (CSV, whose records may span lines, is in tables.py.)
+"""
+
+import dataclasses
+import functools
+import itertools
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from dpngram.transforms.blocks.columns import binary_array
+from dpngram.transforms.blocks.documents import DocumentBlock
+
+__all__ = ["BadRecord", "Fields", "Parsed", "is_utf8", "make_block", "parse_jsonl", "parse_text", "parse_tsv"]
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class BadRecord(NamedTuple):
+    """A record that cannot be used: why, and where it lies. For columnar files the offset is the row's number.
+
+    Rows that lie in a row and have one reason are one, with how many `rows`: a file may claim any number of them.
+    """
+
+    reason: str
+    offset: int
+    length: int
+    rows: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Fields:
+    """The names of the fields; of several the first that a record has counts. With `tokens`, no text is read."""
+
+    user: tuple[str, ...] = ("user", "author")
+    text: tuple[str, ...] = ("text", "content")
+    tokens: str | None = None
+
+    @property
+    def content(self) -> tuple[str, ...]:
+        return (self.tokens,) if self.tokens else self.text
+
+
+@dataclasses.dataclass
+class Parsed:
+    """Documents, how many records there were (blank lines are none), and those that cannot be used."""
+
+    blocks: list[DocumentBlock] = dataclasses.field(default_factory=list)
+    records: int = 0
+    bad: list[BadRecord] = dataclasses.field(default_factory=list)
+
+
+def parse_text(lines: bytes, offset: int = 0) -> Parsed:
+    """One document a line, without users; the line's end is no part of it."""
+    data = np.frombuffer(lines.replace(b"\r\n", b"  ").replace(b"\n", b" "), np.uint8)
+    ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n")) + 1
+    if len(data) and not (len(ends) and ends[-1] == len(data)):
+        ends = np.append(ends, len(data))
+    bounds = np.append(0, ends).astype(np.int64)
+    if offset == 0 and lines.startswith(_BOM):
+        data = data.copy()
+        data[:3] = ord(" ")
+    texts = binary_array(bounds, data)
+    if b"\0" not in lines and (lines.isascii() or is_utf8(lines)):
+        return Parsed([DocumentBlock.from_texts(None, texts)], len(texts))
+    reasons = ["nul" if b"\0" in text else None if is_utf8(text) else "bad_utf8" for text in texts.to_pylist()]
+    good = texts.take(pa.array([row for row, reason in enumerate(reasons) if reason is None], pa.int64()))
+    bad = [
+        BadRecord(reason, offset + int(bounds[row]), int(bounds[row + 1] - bounds[row]))
+        for row, reason in enumerate(reasons)
+        if reason is not None
+    ]
+    return Parsed([DocumentBlock.from_texts(None, good)], len(texts), bad)
+
+
+def parse_jsonl(lines: bytes, fields: Fields, offset: int = 0) -> Parsed:
+    """One JSON object a line. The user is a string or a whole number of 64 bits; the text is a string.
+
+    Arrow does not look at line ends. But only lines that open and close an object are given to it, an object closed at
+    a line's end and followed by an opened one is no part of a larger value, and the number of objects must be
+    that of lines; so every line is one object, as it would be by itself. Where it refuses them together, each line is
+    looked at alone, those that lack something are set aside, and the others go to Arrow again in groups that
+    have the same fields; it has the last word, down to single lines.
+    """
+    if _plain_objects(lines):
+        count = lines.count(b"\n") + (not lines.endswith(b"\n"))
+        block = _json_block(lines, count, fields)
+        if block is not None:
+            return Parsed([block], count)
+    records = _split(lines, offset, b" \t\r")
+    groups: dict[Any, list[_Line]] = {}
+    bad: list[BadRecord] = []
+    for record in records:
+        reason, shape = _look_at_json(record[1], fields)
+        if shape is None:
+            bad.append(_name(record, reason))
+        else:
+            groups.setdefault((reason, *shape), []).append(record)
+    blocks: list[DocumentBlock] = []
+    for (reason, *shape), group in groups.items():
+        narrow = dataclasses.replace(fields, user=(shape[0],), text=(shape[1],)) if shape[0] else fields
+        parse = functools.partial(_json_block, fields=narrow)
+        if reason:  # Python refuses these; Arrow is asked one by one
+            parsed = [_parse_halves([record], parse) for record in group]
+            blocks += [block for found, _ in parsed for block in found]
+            bad += [_name(record, reason) for _, left in parsed for record in left]
+        else:
+            found, left = _parse_halves(group, parse)
+            blocks += found
+            bad += [_name(record, "bad_json") for record in left]
+    return Parsed(blocks, len(records), bad)
+
+
+def parse_tsv(lines: bytes, header: bytes, fields: Fields, offset: int = 0) -> Parsed:
+    """One record a line, values apart by tabs, as the header names them. There are no quotes."""
+    records = _split(lines, offset, b"\r")
+    columns = [name.strip() for name in header.removeprefix(_BOM).decode(errors="replace").split("\t")]
+    users, texts = ([name for name in names if name in columns] for names in (fields.user, fields.content))
+    if not users or not texts:
+        reason = "missing_user" if not users else "missing_text"
+        return Parsed([], len(records), [_name(record, reason) for record in records])
+    user_at, text_at = columns.index(users[0]), columns.index(texts[0])
+    names, contents, bad = [], [], []
+    for record in records:
+        line = record[1]
+        values = line.split(b"\t")
+        if not is_utf8(line):
+            bad.append(_name(record, "bad_utf8"))
+        elif b"\r" in line or b"\0" in line or line.startswith(_BOM):
+            bad.append(_name(record, "control_character"))
+        elif len(values) != len(columns):
+            bad.append(_name(record, "missing_columns" if len(values) < len(columns) else "bad_row"))
+        elif not values[user_at]:
+            bad.append(_name(record, "missing_user"))
+        else:
+            names.append(values[user_at])
+            contents.append(values[text_at])
+    block = DocumentBlock.from_texts(pa.array(names, pa.large_binary()), pa.array(contents, pa.large_binary()))
+    return Parsed([block] if names else [], len(records), bad)
+
+
+_Line = tuple[int, bytes]
+
+
+def _split(lines: bytes, offset: int, white: bytes) -> list[_Line]:
+    """The lines that are not blank, stripped of `white`, with their places; a byte order mark is no part of one."""
+    records, at = [], offset
+    for line in lines.split(b"\n"):
+        bare = line.strip(white).removeprefix(_BOM)
+        if bare.strip():
+            records.append((at, bare))
+        at += len(line) + 1
+    return records
+
+
+def _name(record: _Line, reason: str) -> BadRecord:
+    return BadRecord(reason, record[0], len(record[1]))
+
+
+def _parse_halves(
+    records: list[_Line], parse: Callable[[bytes, int], DocumentBlock | None]
+) -> tuple[list[DocumentBlock], list[_Line]]:
+    """The blocks of these lines, and the lines that are bad; `parse` takes all lines it is given, or none."""
+    if not records:
+        return [], []
+    block = parse(b"\n".join(line for _, line in records), len(records))
+    if block is not None:
+        return [block], []
+    if len(records) == 1:
+        return [], records
+    middle = len(records) // 2
+    first, second = _parse_halves(records[:middle], parse), _parse_halves(records[middle:], parse)
+    return first[0] + second[0], first[1] + second[1]
+
+
+def _plain_objects(lines: bytes) -> bool:
+    """Whether every line opens and closes an object, and all is UTF-8."""
+    data = np.frombuffer(lines, np.uint8)
+    ends = np.flatnonzero(data == ord("\n"))
+    if len(data) and data[-1] != ord("\n"):
+        ends = np.append(ends, len(data))
+    starts = np.append(0, ends[:-1] + 1)
+    if not len(ends) or (ends - starts < 2).any():
+        return False
+    framed = (data[starts] == ord("{")).all() and (data[ends - 1] == ord("}")).all()
+    return bool(framed) and (lines.isascii() or is_utf8(lines))
+
+
+def _json_block(lines: bytes, count: int, fields: Fields) -> DocumentBlock | None:
+    content_type = pa.list_(pa.string()) if fields.tokens else pa.string()
+    contents = [(name, content_type) for name in fields.content]
+    for types in itertools.product((pa.string(), pa.int64()), repeat=len(fields.user)):
+        try:
+            table = pyarrow.json.read_json(
+                pa.BufferReader(lines),
+                read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
+                parse_options=pyarrow.json.ParseOptions(
+                    explicit_schema=pa.schema([*zip(fields.user, types, strict=True), *contents]),
+                    unexpected_field_behavior="ignore",
+                ),
+            )
+        except pa.ArrowInvalid:
+            continue  # the message may quote the data; it goes nowhere
+        if len(table) == count:
+            users = _first_of([table[name].combine_chunks().cast(pa.string()) for name in fields.user])
+            block = make_block(users, _first_of([table[name].combine_chunks() for name in fields.content]))
+            if block is not None:
+                return block
+    return None
+
+
+def _first_of(columns: Sequence[pa.Array]) -> pa.Array:
+    return columns[0] if len(columns) == 1 else pc.coalesce(*columns)
+
+
+def make_block(users: pa.Array, contents: pa.Array) -> DocumentBlock | None:
+    """A block from columns, or None if a user or a text is missing or empty of a name."""
+    if contents.null_count or not pc.all(pc.greater(pc.binary_length(users), 0), skip_nulls=False).as_py():
+        return None
+    if not pa.types.is_list(contents.type) and not pa.types.is_large_list(contents.type):
+        return DocumentBlock.from_texts(users, contents)
+    tokens = contents.flatten()
+    if tokens.null_count:
+        return None
+    bounds = np.append(0, np.cumsum(pc.list_value_length(contents).to_numpy(zero_copy_only=False), dtype=np.int64))
+    return DocumentBlock.from_tokens(users, tokens, bounds)
+
+
+def _look_at_json(line: bytes, fields: Fields) -> tuple[str, tuple[str, str, str] | None]:
+    """Why one line cannot be used, and, if Arrow is to be asked, (user field, content field, kind of user).
+
+    A line that Python reads and that lacks a user or a text is bad for Arrow, too. What Python cannot read gets an
+    empty shape: Arrow, which is asked last in any case, may think otherwise (of a number with 5,000 digits, say).
+    """
+    if not is_utf8(line):
+        return "bad_utf8", None
+    if line[:1] != b"{" or line[-1:] != b"}":
+        return _why_no_object(line), None
+    repeated = False
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal repeated
+        repeated = repeated or len(dict(found)) < len(found)
+        return dict(found)
+
+    try:
+        record = json.loads(line, object_pairs_hook=pairs)
+    except RecursionError:
+        return "too_deep", ("", "", "")
+    except ValueError:
+        return "bad_json", ("", "", "")
+    if repeated:
+        return "repeated_field", ("", "", "")
+    user_name = next((name for name in fields.user if record.get(name) is not None), None)
+    text_name = next((name for name in fields.content if record.get(name) is not None), None)
+    if user_name is None or record[user_name] == "":
+        return "missing_user", None
+    user = record[user_name]
+    if isinstance(user, bool) or not isinstance(user, (str, int)):
+        return "bad_user", None
+    if isinstance(user, int) and not -(2**63) <= user < 2**63:
+        return "bad_user", None
+    if text_name is None:
+        return "missing_text", None
+    content = record[text_name]
+    strings = content if fields.tokens and isinstance(content, list) else [content]
+    if not all(isinstance(string, str) for string in strings) or bool(fields.tokens) != isinstance(content, list):
+        return "bad_text", None
+    try:
+        "".join([str(user), *strings]).encode()
+    except UnicodeEncodeError:
+        return "lone_surrogate", None
+    return "", (user_name, text_name, type(user).__name__)
+
+
+def _why_no_object(line: bytes) -> str:
+    try:
+        return "bad_json" if isinstance(json.loads(line), dict) else "no_object"
+    except RecursionError:
+        return "too_deep"
+    except ValueError:
+        return "bad_json"
+
+
+def is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,144 @@
+"""A directory that grows, as a stream of lines: the simplest source that can be tried on one machine."""
+
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
+from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
+from apache_beam.metrics import Metrics
+from apache_beam.transforms.core import RestrictionProvider
+from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
+from apache_beam.transforms.window import TimestampedValue
+from apache_beam.utils.timestamp import Duration, Timestamp
+
+from dpngram.pipelines.io.lines import is_damage, read_pieces
+from dpngram.pipelines.io.reading import InputFormat, match_files
+
+__all__ = ["PollFiles"]
+
+
+class _Source(NamedTuple):
+    """What to look for. Poll number p is due at p * interval of the clock."""
+
+    pattern: str
+    interval: float
+    delay: float
+    last: int  # the number of the last poll
+
+
+class PollFiles(beam.PTransform):
+    """Root: (line, arrival) for every line of every file that appears under a pattern, once.
+
+    Files must appear whole (be renamed into place), each under a name of its own; one that changes later is not read
+    again. Arrival is the time of the poll that found the file. The watermark is that time less `delay`: it follows this
+    clock, not the times that users write into their messages. Until its lines have their own times, a file carries
+    the time of the watermark, which holds the watermark back: one that takes long to read does not make its lines
+    late.
+    """
+
+    def __init__(self, pattern: str, *, interval: float, delay: float, stop: float | None = None) -> None:
+        super().__init__()
+        last = 1 << 60 if stop is None else int(stop // interval)
+        self._source = _Source(pattern, interval, delay, last)
+
+    def expand(self, pbegin: Any) -> beam.PCollection[tuple[bytes, float]]:
+        return (
+            pbegin
+            | "Source" >> beam.Create([tuple(self._source)])
+            | "Poll" >> beam.ParDo(_PollDoFn()).with_output_types(tuple[str, tuple[int, float]])  # all, at every poll
+            | "OnlyNew" >> beam.ParDo(_OnlyNewDoFn())  # (path, (size, arrival))
+            | "Lines" >> beam.ParDo(_LinesDoFn())
+        )
+
+
+class _OneAfterAnother(OffsetRestrictionTracker):
+    """Polls of one source are made in order: their range is not split, only put off."""
+
+    def try_split(self, fraction_of_remainder: float) -> Any:
+        return super().try_split(fraction_of_remainder) if fraction_of_remainder == 0 else None
+
+
+class _Polls(RestrictionProvider):
+    """The numbers of the polls to make, from the one that is due when the job starts."""
+
+    def initial_restriction(self, element: Any) -> OffsetRange:
+        source = _Source(*element)
+        return OffsetRange(min(int(time.time() // source.interval), source.last), source.last + 1)
+
+    def create_tracker(self, restriction: OffsetRange) -> OffsetRestrictionTracker:
+        return _OneAfterAnother(restriction)
+
+    def restriction_size(self, element: Any, restriction: OffsetRange) -> int:
+        return 1
+
+    def truncate(self, element: Any, restriction: OffsetRange) -> None:
+        return None  # a job that is drained makes no more polls
+
+
+class _PollDoFn(beam.DoFn):
+    @beam.DoFn.unbounded_per_element()  # type: ignore[untyped-decorator]
+    def process(
+        self,
+        element: Any,
+        tracker: Any = beam.DoFn.RestrictionParam(_Polls()),  # noqa: B008 (Beam's way to ask for it)
+        watermark: Any = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider()),  # noqa: B008
+    ) -> Iterator[TimestampedValue]:
+        """One poll a call, so that what was found is passed on. Polls that a job missed while it stood are left out."""
+        source = _Source(*element)
+        number = tracker.current_restriction().start
+        wait = number * source.interval - time.time()
+        if wait > 0:
+            tracker.defer_remainder(Duration(wait))
+            return
+        number = max(number, min(int(time.time() // source.interval), source.last))
+        if not tracker.try_claim(number):
+            return
+        due = number * source.interval
+        held = Timestamp(due - source.delay)
+        for path, size in match_files([source.pattern]).items():
+            yield TimestampedValue((path, (size, due)), held)
+        watermark.set_watermark(held)  # after what was found: it is not late
+        tracker.defer_remainder(Duration(max(0.0, due + source.interval - time.time())))
+
+
+class _OnlyNewDoFn(beam.DoFn):
+    SEEN = ReadModifyWriteStateSpec("seen", beam.coders.BytesCoder())
+
+    def process(
+        self,
+        file: tuple[str, tuple[int, float]],
+        state: Any = beam.DoFn.StateParam(SEEN),  # noqa: B008 (Beam's way to ask for it)
+    ) -> Iterator[tuple[str, tuple[int, float]]]:
+        if not state.read():
+            state.write(b"1")
+            yield file
+
+
+class _LinesDoFn(beam.DoFn):
+    """A file that is damaged, or gone, is one bad record: it must not stop the stream."""
+
+    def __init__(self) -> None:
+        self._format = InputFormat(name="text")
+        self._long = Metrics.counter("dpngram", "bad_too_long")
+        self._unreadable = Metrics.counter("dpngram", "bad_unreadable")
+
+    def process(self, file: tuple[str, tuple[int, float]]) -> Iterator[tuple[bytes, float]]:
+        path, (size, arrival) = file
+        compression = CompressionTypes.detect_compression_type(path)
+        try:
+            for extent in self._format.ranges(path, size):
+                for piece in read_pieces(extent, 0):
+                    if piece.data is None:
+                        self._long.inc()
+                        continue
+                    for line in piece.data.split(b"\n"):
+                        if line and not line.isspace():
+                            yield line, arrival
+        except Exception as error:
+            if FileSystems.exists(path) and not is_damage(error, compression):
+                raise  # a failure of the filesystem: the runner tries again
+            self._unreadable.inc()

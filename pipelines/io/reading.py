@@ -1,0 +1,249 @@
+"""Files into blocks of documents: byte ranges and row groups, parsed in columns, never a Python object a line."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.metrics import Metrics
+
+from dpngram.accounting import ParameterError
+from dpngram.pipelines.io.lines import RANGE_BYTES, ByteRange, header_line, is_damage, read_pieces
+from dpngram.pipelines.io.parsing import BadRecord, Fields, Parsed, parse_jsonl, parse_text, parse_tsv
+from dpngram.pipelines.io.tables import parquet_groups, read_avro, read_csv, read_parquet
+from dpngram.transforms.blocks.documents import DocumentBlock
+
+__all__ = [
+    "INPUT_FORMATS",
+    "CheckRecords",
+    "InputFormat",
+    "ReadDocuments",
+    "TooManyBadRecords",
+    "match_files",
+]
+
+INPUT_FORMATS = ("jsonl", "csv", "tsv", "parquet", "avro", "text", "bigquery")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InputFormat:
+    """How files become documents."""
+
+    name: str
+    fields: Fields = dataclasses.field(default_factory=Fields)
+    skip_header_lines: int = 0
+
+    def __post_init__(self) -> None:
+        if self.fields.tokens and self.name in ("csv", "tsv", "text"):
+            raise ParameterError(f"tokens_field must be left out with {self.name}: its values are no lists.")
+        if self.skip_header_lines and self.name in ("parquet", "avro", "bigquery"):
+            raise ParameterError(f"skip_header_lines must be 0 with {self.name}, got {self.skip_header_lines}.")
+
+    def ranges(self, path: str, size: int) -> Iterator[ByteRange]:
+        """The parts of a file that can be read apart."""
+        if self.name == "parquet":
+            for group in range(max(parquet_groups(path), 1)):
+                yield ByteRange(path, group, group + 1, "")
+            return
+        compression = CompressionTypes.detect_compression_type(path)
+        if self.name in ("avro", "csv") or compression != CompressionTypes.UNCOMPRESSED:
+            yield ByteRange(path, 0, -1, compression)
+            return
+        for start in range(self._header_bytes(path), size, RANGE_BYTES):
+            yield ByteRange(path, start, min(start + RANGE_BYTES, size), compression)
+
+    def read(self, extent: ByteRange) -> Iterator[Parsed]:
+        """The documents of one part. A file that breaks off gives what came before, and one bad record."""
+        try:
+            yield from self._read(extent)
+        except Exception as error:
+            if not is_damage(error, extent.compression):
+                raise  # a failure of the filesystem: the runner tries again
+            yield Parsed([], 1, [BadRecord("unreadable", 0, 0)])
+
+    def _read(self, extent: ByteRange) -> Iterator[Parsed]:
+        if self.name == "parquet":
+            yield from read_parquet(extent.path, extent.start, self.fields)
+        elif self.name == "avro":
+            yield from read_avro(extent.path, self.fields)
+        elif self.name == "csv":
+            yield from read_csv(extent.path, extent.compression, self.skip_header_lines, self.fields)
+        else:
+            header = b""
+            if self.name == "tsv":
+                header = header_line(extent.path, extent.compression, self.skip_header_lines)
+            for piece in read_pieces(extent, self._skipped):
+                if piece.data is None:
+                    yield Parsed([], 1, [BadRecord("too_long", piece.offset, piece.length)])
+                else:
+                    yield self._parse(piece.data, header, piece.offset)
+
+    def _parse(self, lines: bytes, header: bytes, offset: int) -> Parsed:
+        if self.name == "text":
+            return parse_text(lines, offset)
+        if self.name == "jsonl":
+            return parse_jsonl(lines, self.fields, offset)
+        return parse_tsv(lines, header, self.fields, offset)
+
+    @property
+    def _skipped(self) -> int:
+        """Lines at the head of a file that are no records: those asked for, or the names of the columns."""
+        return self.skip_header_lines + (self.name == "tsv")
+
+    def _header_bytes(self, path: str) -> int:
+        if not self._skipped:
+            return 0
+        with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+            return sum(len(file.readline()) for _ in range(self._skipped))
+
+
+def match_files(patterns: list[str]) -> dict[str, int]:
+    """The files of all patterns with their sizes, each once, however many patterns name it.
+
+    Privacy: a file read twice would make two users of every line that has no user id.
+    """
+    found = {}
+    for matched in FileSystems.match(patterns):
+        for file in matched.metadata_list:
+            local = FileSystems.get_scheme(file.path) is None
+            found[os.path.realpath(file.path) if local else file.path] = (file.path, file.size_in_bytes)
+    return dict(sorted(found.values()))
+
+
+class ReadDocuments(beam.PTransform):
+    """Root: file patterns -> (DocumentBlock, tallies). Any Beam filesystem; gz, bz2 and zst by their names.
+
+    A tally is (0, (records, bad records)) of one part of a file; `CheckRecords` adds them up. With `bad_records` a
+    directory gets a line for every record that cannot be used: reason, file, offset and length, never its content.
+
+    Privacy: the blocks are the private data; tallies and lists of bad records are for the operator.
+    """
+
+    DOCUMENTS, TALLIES = "documents", "tallies"
+
+    def __init__(self, patterns: list[str], input_format: InputFormat, bad_records: str | None = None) -> None:
+        super().__init__()
+        self._patterns, self._format, self._bad_records = patterns, input_format, bad_records
+
+    def expand(self, pbegin: Any) -> Any:  # (PCollection[DocumentBlock], PCollection[(int, (int, int))])
+        read = (
+            pbegin
+            | "Start" >> beam.Impulse()  # one element for all patterns: a file may match several
+            | "Ranges" >> beam.ParDo(_SplitDoFn(self._patterns, self._format))  # (number, range)
+            | "Spread" >> beam.GroupByKey()  # over the workers
+            | "Parse"
+            >> beam.ParDo(_ParseDoFn(self._format, self._bad_records)).with_outputs(self.TALLIES, main=self.DOCUMENTS)
+        )
+        read[self.DOCUMENTS].element_type = DocumentBlock
+        read[self.TALLIES].element_type = beam.typehints.Tuple[int, beam.typehints.Tuple[int, int]]
+        return read[self.DOCUMENTS], read[self.TALLIES]
+
+
+class _SplitDoFn(beam.DoFn):
+    def __init__(self, patterns: list[str], input_format: InputFormat) -> None:
+        self._patterns, self._format = patterns, input_format
+
+    def process(self, _start: bytes) -> Iterator[tuple[int, ByteRange]]:
+        files = match_files(self._patterns)
+        yield from enumerate(extent for path, size in files.items() for extent in self._format.ranges(path, size))
+
+
+class _ParseDoFn(beam.DoFn):
+    def __init__(self, input_format: InputFormat, bad_records: str | None) -> None:
+        self._format, self._bad_records = input_format, bad_records
+        self._records = Metrics.counter("dpngram", "records")
+
+    def process(self, numbered: tuple[int, Iterable[ByteRange]]) -> Iterator[Any]:
+        number, extents = numbered
+        for extent in extents:
+            records, bad = 0, []
+            for parsed in self._format.read(extent):
+                records += parsed.records
+                bad += parsed.bad
+                yield from parsed.blocks
+            self._records.inc(records)
+            for record in bad:
+                Metrics.counter("dpngram", f"bad_{record.reason}").inc(record.rows)
+            if bad and self._bad_records is not None:
+                _write_bad_records(self._bad_records, number, extent.path, bad)
+            yield beam.pvalue.TaggedOutput(ReadDocuments.TALLIES, (0, (records, sum(record.rows for record in bad))))
+
+
+def _write_bad_records(directory: str, number: int, path: str, bad: list[BadRecord]) -> None:
+    """One file for each part, named by its number: a part that is read twice writes the same file again."""
+    lines = [
+        json.dumps(
+            {"reason": record.reason, "file": path, "offset": record.offset, "length": record.length}
+            | ({"rows": record.rows} if record.rows > 1 else {})
+        )
+        for record in bad
+    ]
+    target = FileSystems.join(directory, f"bad-{number:06d}.jsonl")
+    with FileSystems.create(target, compression_type="uncompressed") as file:
+        file.write(("\n".join(lines) + "\n").encode())
+
+
+class TooManyBadRecords(Exception):
+    """Stops a run before anything is released. One line, fit to show to a user."""
+
+
+class CheckRecords(beam.PTransform):
+    """Tallies -> one element, when at most `max_bad_fraction` of all records are bad; otherwise the run fails.
+
+    What is written depends on that element, so a run on the wrong field or file releases nothing.
+    Privacy: whether a run fails is seen by the operator only, who has the data.
+    """
+
+    def __init__(self, max_bad_fraction: float) -> None:
+        super().__init__()
+        self._most = max_bad_fraction
+
+    def expand(self, tallies: beam.PCollection[tuple[int, tuple[int, int]]]) -> beam.PCollection[int]:
+        always = tallies.pipeline | "Start" >> beam.Impulse() | "Always" >> beam.Map(_no_records)
+        return (
+            (tallies, always)
+            | "All" >> beam.Flatten()
+            | "Add" >> beam.CombinePerKey(_AddPairs())
+            | "Check" >> beam.ParDo(_CheckDoFn(self._most))
+        )
+
+
+def _no_records(_start: bytes) -> tuple[int, tuple[int, int]]:
+    return 0, (0, 0)
+
+
+@beam.typehints.with_input_types(beam.typehints.Tuple[int, int])
+@beam.typehints.with_output_types(beam.typehints.Tuple[int, int])
+class _AddPairs(beam.CombineFn):
+    def create_accumulator(self) -> tuple[int, int]:
+        return 0, 0
+
+    def add_input(self, accumulator: tuple[int, int], value: tuple[int, int]) -> tuple[int, int]:
+        return accumulator[0] + value[0], accumulator[1] + value[1]
+
+    def merge_accumulators(self, accumulators: Iterable[tuple[int, int]]) -> tuple[int, int]:
+        total = self.create_accumulator()
+        for accumulator in accumulators:
+            total = self.add_input(total, accumulator)
+        return total
+
+    def extract_output(self, accumulator: tuple[int, int]) -> tuple[int, int]:
+        return accumulator
+
+
+class _CheckDoFn(beam.DoFn):
+    def __init__(self, most: float) -> None:
+        self._most = most
+
+    def process(self, total: tuple[int, tuple[int, int]]) -> Iterator[int]:
+        records, bad = total[1]
+        if bad > self._most * records:
+            raise TooManyBadRecords(
+                f"max_bad_fraction must be at least the share of bad records: {bad:,} of {records:,} cannot be used "
+                f"(allowed: {self._most:g}); --bad_records DIR lists them. Nothing was released."
+            )
+        yield 0

@@ -1,0 +1,184 @@
+"""A finished release on disk: one file per length, sorted, and the manifest last.
+
+Privacy: files are written from the sorted tables of the release, one per length whatever they hold, so neither their
+number nor their order tells more than the release does. An input in which nothing passed and an empty input
+give the same bytes.
+"""
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import re
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.io.filesystem import BeamIOError
+from apache_beam.io.filesystems import FileSystems
+
+from dpngram.accounting import POLICIES, ExtractionPlan, ParameterError, guarantee_in_words
+from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
+from dpngram.transforms import GramTable
+from dpngram.transforms.blocks.grams import EMPTY_TABLE, empty_table
+from dpngram.transforms.randomness.noise_key import NoiseKeyError
+from dpngram.transforms.side_inputs import for_sides
+
+__all__ = ["MANIFEST", "WriteRelease", "WriteWindows", "read_manifest", "read_whole", "rows_path", "write_whole"]
+
+MANIFEST = "manifest.json"
+MANIFEST_VERSION = 1
+
+
+def write_whole(path: str, data: bytes) -> None:
+    """Writes under another name first: the final name appears only with all of its bytes."""
+    temporary = f"{path}.{secrets.token_hex(8)}.tmp"
+    try:
+        with FileSystems.create(temporary, compression_type="uncompressed") as file:
+            file.write(data)
+        FileSystems.rename([temporary], [path])
+    except Exception:
+        with contextlib.suppress(Exception):  # it may not be there; the first error is the one to tell
+            FileSystems.delete([temporary])
+        raise
+
+
+def read_whole(path: str) -> bytes:
+    with FileSystems.open(path, compression_type="uncompressed") as file:
+        return bytes(file.read())
+
+
+def read_manifest(directory: str) -> Any:
+    """The manifest of a finished release."""
+    return json.loads(read_whole(FileSystems.join(directory, MANIFEST)))
+
+
+def rows_path(directory: str, name: Any) -> str:
+    """Where a file of rows lies that a manifest names. A manifest may be anybody's: nothing outside is looked at."""
+    if not isinstance(name, str) or not re.fullmatch(r"ngrams-\d\d\.[a-z]+", name):
+        raise ValueError("a manifest must name files of its own release")
+    return str(FileSystems.join(directory, name))
+
+
+class WriteRelease(beam.PTransform):
+    """{n: PCollection[GramTable]} in the global window -> files in `directory`, and their manifest.
+
+    Nothing is written before `gate` has its element: a run whose input is refused releases nothing.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        plan: ExtractionPlan,
+        settings: dict[str, Any],
+        gate: beam.PCollection[int],
+        output_format: str = "jsonl",
+    ) -> None:
+        super().__init__()
+        self._gate = gate
+        self._write = _WriteDoFn(_Writer(directory, plan, settings, output_format))
+
+    def expand(self, tables: dict[int, beam.PCollection[GramTable]]) -> beam.PCollection[str]:
+        return self._gate | "Files" >> beam.ParDo(self._write, **_sides(tables))
+
+
+class WriteWindows(beam.PTransform):
+    """{n: PCollection[GramTable]} in windows -> a directory for each window in which something was released.
+
+    Privacy: a window without a release has no level 1, and so no element here: no directory, no manifest. A
+    directory is named by the bounds of its window, which are not from the data. A window that has a release already
+    gets no second one: the job stops.
+    """
+
+    def __init__(
+        self, directory: str, plan: ExtractionPlan, settings: dict[str, Any], output_format: str = "jsonl"
+    ) -> None:
+        super().__init__()
+        self._write = _WriteWindowDoFn(_Writer(directory, plan, settings, output_format))
+
+    def expand(self, tables: dict[int, beam.PCollection[GramTable]]) -> beam.PCollection[str]:
+        later = {n: table for n, table in tables.items() if n > 1}
+        return tables[1] | "Files" >> beam.ParDo(self._write, **_sides(later))
+
+
+def _sides(tables: dict[int, beam.PCollection[GramTable]]) -> dict[str, Any]:
+    return {
+        f"n{n}": beam.pvalue.AsSingleton(for_sides(table, f"Level{n}"), default_value=EMPTY_TABLE)
+        for n, table in tables.items()
+    }
+
+
+class _Writer:
+    """Writes the files of one release, and the manifest when all others are there."""
+
+    def __init__(self, directory: str, plan: ExtractionPlan, settings: dict[str, Any], output_format: str) -> None:
+        if type(plan) is not ExtractionPlan:
+            raise ParameterError(f"plan must be one that gives privacy, got {type(plan).__name__}.")
+        self._directory, self._plan, self._settings, self._format = directory, plan, settings, output_format
+
+    def write(self, name: str, tables: dict[str, GramTable], more: dict[str, Any], *, once: bool = False) -> str:
+        """`once`: another release under this name is an error, not something to replace."""
+        directory = FileSystems.join(self._directory, name) if name else self._directory
+        contents, levels, previous = {}, [], EMPTY_TABLE
+        for n in range(1, self._plan.max_n + 1):
+            level, data = self._level(n, tables[f"n{n}"], previous)
+            contents[level["file"]] = data
+            levels.append(level)
+            previous = tables[f"n{n}"]
+        manifest = {
+            "format_version": MANIFEST_VERSION,
+            "dpngram": importlib.metadata.version("dpngram"),
+            "guarantee": guarantee_in_words(self._plan),
+            "policy": POLICIES[self._plan.policy].summary,
+            "released": sum(level["released"] for level in levels),
+            "levels": levels,
+            **more,
+            "format": self._format,
+            "settings": self._settings,
+            "plan": json.loads(self._plan.to_json()),
+        }
+        contents[MANIFEST] = (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode()
+        path = str(FileSystems.join(directory, MANIFEST))
+        if once and FileSystems.exists(path) and read_whole(path) != contents[MANIFEST]:
+            raise NoiseKeyError("noise_key: a window of the output has a release already, with other noise or data.")
+        if not FileSystems.exists(directory):
+            with contextlib.suppress(FileExistsError, BeamIOError):  # another try of the same release made it
+                FileSystems.mkdirs(directory)
+        for file, data in contents.items():  # the manifest is the last
+            write_whole(FileSystems.join(directory, file), data)
+        return path
+
+    def _level(self, n: int, table: GramTable, previous: GramTable) -> tuple[dict[str, Any], bytes]:
+        encoding = OUTPUT_FORMATS[self._format]
+        data = encoding.encode(table if len(table) else empty_table(n))
+        valid = int(previous.next_valid)
+        level = {
+            "n": n,
+            "released": len(table),
+            "sigma": self._plan.level(n).sigma,
+            "rho": float(table.rho) if len(table) else self._plan.threshold(n, len(previous), valid),
+            "valid": valid if n > 1 else None,
+            "file": f"ngrams-{n:02d}.{encoding.suffix}",
+            "bytes": len(data),
+            "sha256": hashlib.sha256(data).hexdigest(),
+        }
+        return level, data
+
+
+class _WriteDoFn(beam.DoFn):
+    def __init__(self, writer: _Writer) -> None:
+        self._writer = writer
+
+    def process(self, _gate: int, **tables: GramTable) -> Iterator[str]:
+        yield self._writer.write("", tables, {})
+
+
+class _WriteWindowDoFn(beam.DoFn):
+    def __init__(self, writer: _Writer) -> None:
+        self._writer = writer
+
+    def process(self, n1: GramTable, window: Any = beam.DoFn.WindowParam, **tables: Any) -> Iterator[str]:
+        bounds = {"start": window.start.to_rfc3339(), "end": window.end.to_rfc3339()}
+        name = "--".join(bounds.values()).replace(":", "-")
+        yield self._writer.write(name, {"n1": n1, **tables}, {"window": bounds}, once=True)

@@ -1,0 +1,1 @@
+"""How a program starts: flags, runner, progress, failures."""

@@ -1,0 +1,115 @@
+"""How far a local run is: a live line on a terminal, plain lines elsewhere."""
+
+import contextlib
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import apache_beam as beam
+
+from dpngram.pipelines.launch.operator_notes import read_counters
+
+__all__ = ["show_metrics", "show_progress"]
+
+_EVERY = 0.2  # seconds between updates of the live line
+_POLL = 15.0  # seconds between two looks at a remote runner's metrics
+
+
+class _Progress:
+    def __init__(self, levels: int, size: int) -> None:
+        self._levels, self._size = levels, size
+        self._start = time.monotonic()
+        self._level, self._read_seconds = 0, 0.0
+
+    def enter(self, names: str) -> str | None:
+        """Notes a stage by the names of its steps; the line to print if the run has come further."""
+        # A stage may also make copies for the levels to come.
+        reached = min((int(level) for level in re.findall(r"ExtractNgrams/Level(\d+)/", names)), default=0)
+        if "Write/Files" in names:
+            reached = self._levels + 1
+        if reached <= self._level:
+            return None
+        if not self._level:
+            self._read_seconds = time.monotonic() - self._start
+        self._level = reached
+        return self.line()
+
+    def line(self) -> str:
+        elapsed = time.monotonic() - self._start
+        seconds = self._read_seconds or elapsed
+        rate = f"read at {self._size / 1e6 / seconds:,.1f} MB/s" if seconds > 0.5 else ""
+        stage = f"level {self._level} of {self._levels}"
+        if not 0 < self._level <= self._levels:
+            stage = "writing" if self._level else "reading"
+        return f"{elapsed:7.1f} s  {stage:<16} {rate if self._level else ''}".rstrip()
+
+
+@contextlib.contextmanager
+def show_progress(pipeline: beam.Pipeline, levels: int, size: int, *, quiet: bool) -> Iterator[None]:
+    """While the body runs `pipeline`, says on stderr at which level it is. Nothing if quiet, or on a remote runner.
+
+    The local runner works stage by stage, and each has the names of its steps: nothing of the data is shown.
+    """
+    runner = pipeline.runner
+    if quiet or not hasattr(runner, "_execute_bundle"):
+        yield
+        return
+    progress = _Progress(levels, size)
+    live = sys.stderr.isatty()
+    execute_bundle = runner._execute_bundle
+
+    def watched(context: Any, bundle: Any, *rest: Any, **more: Any) -> Any:
+        stage = getattr(bundle, "stage", None)
+        names = " ".join(transform.unique_name for transform in getattr(stage, "transforms", ()))
+        line = progress.enter(names)
+        if line is not None and not live:
+            print(line, file=sys.stderr, flush=True)
+        return execute_bundle(context, bundle, *rest, **more)
+
+    runner._execute_bundle = watched
+    done = threading.Event()
+
+    def draw() -> None:
+        while not done.wait(_EVERY):
+            print(f"\r\x1b[2K{progress.line()}", end="", file=sys.stderr, flush=True)
+
+    thread = threading.Thread(target=draw, daemon=True)
+    if live:
+        thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        if live:
+            thread.join()
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+        del runner._execute_bundle  # the class has it
+
+
+@contextlib.contextmanager
+def show_metrics(result: Any, *, quiet: bool) -> Iterator[None]:
+    """While the body waits for a job elsewhere, its state and counters on stderr, from time to time.
+
+    For the operator: counts of records are exact. A local run is over before it is waited for, and shows nothing here.
+    """
+    done = threading.Event()
+    start = time.monotonic()
+
+    def poll() -> None:
+        while not done.wait(_POLL):
+            counters = read_counters(result)
+            records = f"  {counters['records']:,} records" if "records" in counters else ""
+            print(f"{time.monotonic() - start:7.0f} s  {result.state}{records}", file=sys.stderr, flush=True)
+
+    thread = threading.Thread(target=poll, daemon=True)
+    if not quiet:
+        thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        if not quiet:
+            thread.join()

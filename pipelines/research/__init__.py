@@ -1,0 +1,1 @@
+"""What `dpngram compare` and `dpngram audit` compute."""

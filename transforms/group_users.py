@@ -1,0 +1,95 @@
+"""All posts of a user side by side: the one place where a user becomes one contribution."""
+
+from collections.abc import Iterable, Iterator
+
+import apache_beam as beam
+import numpy as np
+
+from dpngram.transforms.blocks.columns import Array, split_binary
+from dpngram.transforms.blocks.posts import PostBlock, concatenate_posts, spans
+from dpngram.transforms.blocks.users import UserBlock
+from dpngram.transforms.randomness.noise_key import KeySource, Randomness
+
+__all__ = ["GroupUsers", "group_users", "sum_digests"]
+
+
+def group_users(blocks: Iterable[PostBlock], *, user_per_document: bool, source: KeySource) -> UserBlock:
+    """All posts of one shard as users. `user_per_document`: each post is a user, and equal ones are told apart by number.
+
+    Privacy: this is where a user becomes one contribution, however many files and bundles the posts came from.
+    """
+    pieces = list(blocks)
+    for piece in pieces:
+        source.verify(int(piece.key_check))
+        if len(piece.sequence) != (0 if user_per_document else len(piece)):
+            raise ValueError("documents must have users, unless every document is a user of its own.")
+    posts = concatenate_posts(pieces)
+    digest = source.digest("group")
+    content = digest.pairs(posts.user, posts.user if user_per_document else posts.sequence)
+    order = np.lexsort((posts.user[:, 1], posts.user[:, 0]))
+    user = posts.user[order]
+    head = np.append(True, (user[1:] != user[:-1]).any(axis=1))[: len(user)]
+    if user_per_document:
+        place = np.arange(len(user))
+        copy = place - np.maximum.accumulate(np.where(head, place, 0))
+        user = digest.pairs(digest.blocks(copy.astype(np.uint64), 0), user)
+        head = np.ones(len(user), bool)
+    begins = np.cumsum(posts.lengths, dtype=np.int64) - posts.lengths
+    lengths = posts.lengths[order]
+    starts = np.cumsum(lengths + 1, dtype=np.int64) - (lengths + 1)
+    total = int(starts[-1] + lengths[-1] + 1)
+    if total >= 1 << 31:
+        raise OverflowError("a shard of users holds 2^31 tokens or more; use more shards.")
+    vocabulary = posts.vocabulary
+    offsets, data = split_binary(vocabulary)
+    ids = np.full(total, len(vocabulary), np.min_scalar_type(len(vocabulary)))
+    ids[spans(starts, lengths)] = np.take(posts.ids, spans(begins[order], lengths))
+    return UserBlock(
+        user=user[head, 0],
+        user_start=np.append(starts[head], total).astype(np.int32),
+        ids=ids,
+        fingerprint=sum_digests(content),
+        digests=source.digest("token").strings(offsets, data),
+        token_offsets=offsets,
+        token_bytes=data,
+        budget=np.zeros(0, np.uint64),
+        allowance=np.zeros(0, np.uint64),
+    )
+
+
+def sum_digests(digests: Array) -> Array:
+    """The sum of 128-bit words mod 2^128, as two words; limbs of 32 bits carry no further than 64."""
+    limbs = np.ascontiguousarray(digests).view(np.uint32).reshape(-1, 4).sum(axis=0, dtype=np.uint64)
+    total = sum(int(limb) << (32 * place) for place, limb in enumerate(limbs)) % (1 << 128)
+    return np.frombuffer(total.to_bytes(16, "little"), np.uint64)
+
+
+class GroupUsers(beam.PTransform):
+    """(shard, PostBlock) -> UserBlock: every user once, with all posts of the window.
+
+    Windowing: one block per shard and window. Privacy: nothing is released.
+    """
+
+    def __init__(self, randomness: Randomness, *, user_per_document: bool) -> None:
+        super().__init__()
+        self._randomness, self._user_per_document = randomness, user_per_document
+
+    def expand(self, posts: beam.PCollection[tuple[int, PostBlock]]) -> beam.PCollection[UserBlock]:
+        return (
+            posts
+            | "ByShard" >> beam.GroupByKey()  # shard -> its posts
+            | "LayOut" >> beam.ParDo(_GroupUsersDoFn(self._randomness, self._user_per_document))
+        )
+
+
+class _GroupUsersDoFn(beam.DoFn):
+    _source: KeySource
+
+    def __init__(self, randomness: Randomness, user_per_document: bool) -> None:
+        self._randomness, self._user_per_document = randomness, user_per_document
+
+    def setup(self) -> None:
+        self._source = self._randomness.open()
+
+    def process(self, shard: tuple[int, Iterable[PostBlock]]) -> Iterator[UserBlock]:
+        yield group_users(shard[1], user_per_document=self._user_per_document, source=self._source)

@@ -1,0 +1,1 @@
+"""Keyed randomness: the noise key, AES as a function, and the laws drawn from it."""

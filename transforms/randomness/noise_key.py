@@ -1,0 +1,219 @@
+"""The key that all noise comes from: by reference, never in the job graph, and one key for one release.
+
+Privacy. The release is private because the noise is unknown, so whoever holds the key can subtract it. A key used
+for two data sets is an equality test between them (same bytes if and only if same data), which composition does
+not cover; so every run has a fresh key unless one is given, and a key file remembers, as a MAC that tells
+nothing without the key, what it was used for. Noise is bound to the content: the run key is derived
+from the master key, the release label, the place in the graph, the window, every setting, and a fingerprint of
+the data; on other data it is other noise.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from apache_beam.io.filesystems import FileSystems
+
+from dpngram.transforms.randomness.prf import Prf, derive_key
+
+__all__ = ["ALGORITHM_VERSION", "KeyReference", "KeySource", "NoiseKeyError", "Randomness", "settings_digest"]
+
+# Goes into every derivation. Raise it with any change that alters which noise a cell gets.
+ALGORITHM_VERSION = 1
+KEY_BYTES = 32
+_SCHEMES = ("file", "env", "gcp-secret")
+
+
+class NoiseKeyError(ValueError):
+    """A noise key that is missing, malformed or already used. One line, fit to show to a user."""
+
+
+@dataclasses.dataclass(frozen=True)
+class KeyReference:
+    """Where the master key lies: `file:PATH` (any Beam filesystem) or a bare path, `env:NAME`, `gcp-secret:NAME`."""
+
+    scheme: str
+    location: str
+
+    @classmethod
+    def parse(cls, text: str) -> "KeyReference":
+        scheme, _, location = text.partition(":")
+        if scheme not in _SCHEMES:
+            scheme, location = "file", text
+        if not location:
+            raise NoiseKeyError("noise_key must be file:PATH, a path, env:NAME or gcp-secret:NAME, got an empty name.")
+        if scheme == "file" and FileSystems.get_scheme(location) is None:
+            location = str(Path(location).absolute())  # workers may have another working directory
+        return cls(scheme, location)
+
+    def __str__(self) -> str:
+        return f"{self.scheme}:{self.location}"
+
+    def load(self) -> bytes:
+        """The 32 key bytes, stored raw or as 64 hexadecimal digits."""
+        if self.scheme == "env":
+            stored = os.environ.get(self.location, "").encode()
+            if not stored:
+                raise NoiseKeyError(f"noise_key: the environment variable {self.location} is not set on this worker.")
+        elif self.scheme == "gcp-secret":
+            stored = _read_secret(self.location)
+        else:
+            try:
+                with FileSystems.open(self.location, compression_type="uncompressed") as file:
+                    stored = file.read()
+            except Exception as error:
+                raise NoiseKeyError(
+                    f"noise_key: {self.location} cannot be read on this worker ({type(error).__name__})."
+                ) from None
+        return _decode(stored, str(self))
+
+    def create_if_missing(self) -> None:
+        """Writes a fresh key from the operating system, readable by its owner only, unless there is one."""
+        if self.scheme != "file":
+            return
+        if FileSystems.get_scheme(self.location) is None:
+            try:
+                _create_once(self.location, secrets.token_bytes(KEY_BYTES))
+            except OSError as error:
+                raise NoiseKeyError(f"noise_key: {self.location} cannot be created ({error.strerror}).") from None
+        elif not FileSystems.exists(self.location):
+            with FileSystems.create(self.location, compression_type="uncompressed") as file:
+                file.write(secrets.token_bytes(KEY_BYTES))
+
+    def remember(self, use: str, content: str) -> None:
+        """Stores what the key was used for beside it; refuses another content under the same use."""
+        if self.scheme != "file":
+            return  # nothing can be stored beside an environment variable or a secret; the docs say so
+        path = f"{self.location}.{use}.used"
+        if FileSystems.get_scheme(path) is None:
+            _create_once(path, content.encode())
+        elif not FileSystems.exists(path):  # object stores: two first uses in the same moment are not told apart
+            with FileSystems.create(path, compression_type="uncompressed") as file:
+                file.write(content.encode())
+        with FileSystems.open(path, compression_type="uncompressed") as file:
+            stored = file.read()
+        if not hmac.compare_digest(stored, content.encode()):
+            raise NoiseKeyError(
+                f"noise_key: {self.location} was already used for this release label with other data, parameters or "
+                "version; take a new key, or a new --release label (a new release spends epsilon and delta again)."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Randomness:
+    """What a DoFn carries to draw noise: the key's *name* and the settings, never the key."""
+
+    key: KeyReference
+    release: str
+    application: str
+    settings: str
+
+    def open(self) -> "KeySource":
+        """Reads the key; called in `DoFn.setup`, on the worker."""
+        return KeySource(self, self.key.load())
+
+
+def settings_digest(settings: object) -> str:
+    """Everything that determines the histogram besides the data, as one name; goes into every derivation."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+class KeySource:
+    """An opened `Randomness`: keyed functions for each purpose, level, round and window."""
+
+    def __init__(self, randomness: Randomness, master: bytes) -> None:
+        self.randomness = randomness
+        self._reference = randomness.key
+        self._master = master
+        self._names = (ALGORITHM_VERSION, randomness.release, randomness.application, randomness.settings)
+        self._prf = functools.lru_cache(maxsize=256)(self._derive)
+        # Shown to other workers with the data: all must hold the same key, or one user would become several.
+        self.check = int.from_bytes(derive_key(master, "check", *self._names)[:8], "little")
+
+    def digest(self, purpose: str) -> Prf:
+        """For digests taken before the content is known: user ids, tokens, posts."""
+        return Prf(derive_key(self._master, "digest", purpose, *self._names))
+
+    def name(self, purpose: str, data: bytes) -> bytes:
+        """A name of 16 bytes that tells nothing without the key, and is the same for all releases with this key."""
+        return derive_key(self._master, "name", purpose, data)[:16]
+
+    def verify(self, check: int) -> None:
+        """Refuses data that a worker with another key, or with other settings, has prepared."""
+        if int(check) != self.check:
+            raise NoiseKeyError("noise_key: workers hold different keys; was the variable or secret changed meanwhile?")
+
+    def prf(self, purpose: str, level: int, round_number: int, window: bytes, binding: bytes) -> Prf:
+        """For draws: independent for each purpose, level, round, window and content."""
+        self.verify(int.from_bytes(binding[16:], "little"))
+        return self._prf(purpose, level, round_number, window, binding[:16])
+
+    def bind(self, window: bytes, fingerprint: bytes) -> bytes:
+        """Refuses this key if it made another release under the same label; otherwise remembers this one.
+
+        Gives the binding that all draws of this release need: the fingerprint, and the check of the key.
+        """
+        _, release, application, _ = self._names
+        use = derive_key(self._master, "use", release, application, window)[:16].hex()
+        content = derive_key(self._master, "content", *self._names, window, fingerprint).hex()
+        self._reference.remember(use, content)
+        return self.binding(fingerprint)
+
+    def seal(self, name: str, binding: bytes, data: bytes) -> bytes:
+        """A MAC of these bytes, for this key, these settings, this content and this name."""
+        self.verify(int.from_bytes(binding[16:], "little"))
+        return derive_key(self._master, "seal", *self._names, name, binding[:16], hashlib.sha256(data).digest())
+
+    def binding(self, fingerprint: bytes) -> bytes:
+        return fingerprint + self.check.to_bytes(8, "little")
+
+    def _derive(self, purpose: str, level: int, round_number: int, window: bytes, fingerprint: bytes) -> Prf:
+        run = derive_key(self._master, "run", *self._names, window, fingerprint)
+        return Prf(derive_key(run, "draw", purpose, level, round_number))
+
+
+def _create_once(path: str, data: bytes) -> None:
+    """Writes a file for its owner only, whole or not at all, unless there is one; atomic between processes."""
+    temporary = f"{path}.{secrets.token_hex(8)}.tmp"
+    descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, stat.S_IRUSR | stat.S_IWUSR)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, path)
+    finally:
+        os.unlink(temporary)
+
+
+def _decode(stored: bytes, name: str) -> bytes:
+    if len(stored) == KEY_BYTES:
+        return stored
+    try:
+        decoded = bytes.fromhex(stored.decode("ascii"))
+    except ValueError:
+        decoded = b""
+    if len(decoded) != KEY_BYTES:
+        raise NoiseKeyError(f"noise_key: {name} must hold 32 bytes or 64 hexadecimal digits, got {len(stored)} bytes.")
+    return decoded
+
+
+@functools.lru_cache(maxsize=8)
+def _read_secret(name: str) -> bytes:
+    try:
+        from google.cloud import secretmanager
+    except ImportError:
+        raise NoiseKeyError(
+            "noise_key: gcp-secret needs the package google-cloud-secret-manager on the workers."
+        ) from None
+    version = name if "/versions/" in name else f"{name}/versions/latest"
+    try:
+        return bytes(secretmanager.SecretManagerServiceClient().access_secret_version(name=version).payload.data)
+    except Exception as error:
+        raise NoiseKeyError(f"noise_key: secret {name} cannot be read ({type(error).__name__}).") from None

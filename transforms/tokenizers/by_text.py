@@ -1,0 +1,167 @@
+"""Tokenizers that take one text at a time: a pattern, a function, a file of Hugging Face's."""
+
+import abc
+import contextlib
+import dataclasses
+import hashlib
+import importlib
+import re
+import unicodedata
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from apache_beam.io.filesystems import FileSystems
+
+from dpngram.accounting import ParameterError
+from dpngram.transforms.blocks.columns import split_binary
+from dpngram.transforms.tokenizers.base import TokenColumn, Tokenizer, encode_tokens
+
+__all__ = ["CallableTokenizer", "HuggingFaceTokenizer", "RegexTokenizer"]
+
+
+class ByText(Tokenizer):
+    """Tokenizers that take one text at a time."""
+
+    @abc.abstractmethod
+    def _splitter(self) -> Callable[[str], Iterable[str]]:
+        """From a text to its tokens. What a worker lacks for it fails the run, not every record."""
+
+    def tokenize(self, texts: pa.Array) -> TokenColumn:
+        split = self._splitter()
+        tokens: list[bytes] = []
+        bounds, failed = [0], 0
+        for text in texts.cast(pa.large_string()).to_pylist():
+            start = len(tokens)
+            try:
+                tokens += [token.encode() for token in split(text)]
+            except (KeyboardInterrupt, GeneratorExit, MemoryError):
+                raise
+            except BaseException:  # somebody else's code, on somebody's text: counted, its message shown to nobody
+                # A panic in Rust code, as tokenizers have, and sys.exit are no `Exception`.
+                del tokens[start:]
+                failed += 1
+            bounds.append(len(tokens))
+        column = encode_tokens(*split_binary(pa.array(tokens, pa.large_binary())), np.array(bounds))
+        return dataclasses.replace(column, failed=failed)
+
+
+@dataclasses.dataclass(frozen=True)
+class RegexTokenizer(ByText):
+    """The matches of a pattern of Python's `re`, as they stand; its first group, if it has one."""
+
+    pattern: str
+
+    def __post_init__(self) -> None:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of what a pattern may mean in a future Python
+                compiled = re.compile(self.pattern)
+        except (re.error, RecursionError, OverflowError):
+            raise ParameterError(
+                f"tokenizer regex must be a pattern of Python's re, got {self.pattern!r:.80}."
+            ) from None
+        if not self.pattern or compiled.groups > 1:
+            raise ParameterError(f"tokenizer regex must have at most one group, got {self.pattern!r:.80}.")
+
+    @property
+    def spec(self) -> str:
+        return f"regex:{self.pattern}/unicode-{unicodedata.unidata_version}"
+
+    def _splitter(self) -> Callable[[str], Iterable[str]]:
+        return lambda text: filter(None, re.findall(self.pattern, text))
+
+
+@dataclasses.dataclass(frozen=True)
+class CallableTokenizer(ByText):
+    """Any importable function from a text to its tokens, `module:function`. It must be the same on every worker."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        self._splitter()
+
+    @property
+    def spec(self) -> str:
+        module = self.name.partition(":")[0]
+        version = getattr(importlib.import_module(module.partition(".")[0]), "__version__", "")
+        return f"callable:{self.name}" + (f"/{version}" if version else "")
+
+    def _splitter(self) -> Callable[[str], Iterable[str]]:
+        module, _, path = self.name.partition(":")
+        try:
+            found: Any = importlib.import_module(module)
+            for part in path.split("."):
+                found = getattr(found, part)
+        except Exception:  # a module that fails when it is imported may raise anything
+            found = None
+        if not callable(found):
+            raise ParameterError(f"tokenizer must be an importable module:function, got {self.name!r:.80}.")
+        function: Callable[[str], Iterable[str]] = found
+        return function
+
+
+@dataclasses.dataclass(frozen=True)
+class HuggingFaceTokenizer(ByText):
+    """The tokens of a `tokenizer.json` of Hugging Face's tokenizers, without special tokens; on any Beam filesystem.
+
+    Privacy: a vocabulary that was learned from the private data is outside the guarantee.
+    """
+
+    path: str
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        try:
+            with _no_panic():
+                _load_hugging_face(self.path, self.digest)
+        except ImportError:
+            raise ParameterError(
+                "tokenizer huggingface needs the package tokenizers: pip install 'dpngram[hf]'."
+            ) from None
+        except Exception:
+            raise ParameterError(
+                f"tokenizer huggingface must be a readable tokenizer.json, got {self.path!r:.80}."
+            ) from None
+        object.__setattr__(self, "digest", hashlib.sha256(_read(self.path)).hexdigest())
+
+    @property
+    def spec(self) -> str:
+        return f"huggingface:sha256-{self.digest}"
+
+    def _splitter(self) -> Callable[[str], Iterable[str]]:
+        loaded = _load_hugging_face(self.path, self.digest)
+        return lambda text: loaded.encode(text, add_special_tokens=False).tokens
+
+
+@contextlib.contextmanager
+def _no_panic() -> Iterator[None]:
+    """The library is written in Rust. Where it panics Python sees what is no Exception, and would end the worker."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise RuntimeError("the tokenizer gave up") from None  # its message may quote the text
+
+
+_LOADED: dict[tuple[str, str], Any] = {}
+
+
+def _load_hugging_face(path: str, digest: str) -> Any:
+    """Once in a process; a file that is not the one of the launch is refused."""
+    if (path, digest) not in _LOADED:
+        from tokenizers import Tokenizer as Loaded
+
+        content = _read(path)
+        if digest and hashlib.sha256(content).hexdigest() != digest:
+            raise ParameterError("tokenizer huggingface must be the same file on every worker.")
+        _LOADED[path, digest] = Loaded.from_str(content.decode())
+    return _LOADED[path, digest]
+
+
+def _read(path: str) -> bytes:
+    with FileSystems.open(path, compression_type="uncompressed") as file:
+        return bytes(file.read())

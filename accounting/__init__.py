@@ -1,11 +1,11 @@
 """The mathematics: a privacy budget becomes a plan. Imports no Beam and knows nothing of text."""
 
 from dpngram.accounting.explain import explain_plan, guarantee_in_words
-from dpngram.accounting.forecast import users_needed
+from dpngram.accounting.forecast import plan_document, users_needed
 from dpngram.accounting.gaussian import compose_sigmas, gaussian_delta, gaussian_epsilon, gaussian_sigma
 from dpngram.accounting.parameters import ParameterError
 from dpngram.accounting.plan import ExtractionPlan, LevelPlan, RoundPlan, plan_extraction
-from dpngram.accounting.policies import POLICIES, Policy
+from dpngram.accounting.policies import POLICIES, PolicySpec
 from dpngram.accounting.thresholds import (
     expected_spurious,
     first_level_threshold,
@@ -19,7 +19,7 @@ __all__ = [
     "ExtractionPlan",
     "LevelPlan",
     "ParameterError",
-    "Policy",
+    "PolicySpec",
     "RoundPlan",
     "UnionPlan",
     "UnionQuery",
@@ -32,6 +32,7 @@ __all__ = [
     "gaussian_sigma",
     "guarantee_in_words",
     "level_threshold",
+    "plan_document",
     "plan_extraction",
     "plan_union_all",
     "plan_union_even",

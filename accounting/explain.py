@@ -1,18 +1,14 @@
 """A plan in words and as a table, for people."""
 
 import textwrap
-from typing import TYPE_CHECKING
 
 from dpngram.accounting.forecast import CANDIDATES_PER_GRAM, typical_contributions, users_needed
-from dpngram.accounting.policies import POLICIES
-
-if TYPE_CHECKING:
-    from dpngram.accounting.plan import ExtractionPlan, LevelPlan
+from dpngram.accounting.plan import ExtractionPlan, LevelPlan
 
 __all__ = ["conclude_plan", "explain_plan", "guarantee_in_words", "tabulate_plan"]
 
 
-def guarantee_in_words(plan: "ExtractionPlan") -> str:
+def guarantee_in_words(plan: ExtractionPlan) -> str:
     """One sentence that a manifest or report can carry."""
     windows = "" if plan.windows == 1 else f" taking part in at most {plan.windows} windows"
     return (
@@ -22,7 +18,7 @@ def guarantee_in_words(plan: "ExtractionPlan") -> str:
     )
 
 
-def explain_plan(plan: "ExtractionPlan") -> str:
+def explain_plan(plan: ExtractionPlan) -> str:
     """What is protected, what each level spends, what an attacker may see; plain English."""
     noise_delta = plan.delta - plan.windows * plan.threshold_delta
     paragraphs = [
@@ -33,7 +29,7 @@ def explain_plan(plan: "ExtractionPlan") -> str:
         f"How it is spent. One Gaussian of sigma* = {plan.sigma_star:.6g} would cost as much as the whole run, and "
         f"uses {noise_delta:.3g} of delta; {plan.windows * plan.threshold_delta:.3g} pays for the chance that a "
         "token which only one user has passes the level-1 threshold.",
-        f"The policy, {plan.policy}: {POLICIES[plan.policy].summary}.",
+        f"The policy, {plan.policy}: {plan.spec.summary}.",
         *map(_level_in_words, plan.levels),
         _spurious_in_words(plan),
         "What an attacker may see. Every released n-gram with its noisy weight, the number released per length, all "
@@ -46,7 +42,7 @@ def explain_plan(plan: "ExtractionPlan") -> str:
     return "\n\n".join(textwrap.fill(paragraph, 100) for paragraph in paragraphs)
 
 
-def _level_in_words(level: "LevelPlan") -> str:
+def _level_in_words(level: LevelPlan) -> str:
     cap, n = level.max_contributions, level.n
     parts = ", ".join(f"{100 * part.share:.3g} %" for part in level.rounds)
     rounds = "" if len(level.rounds) == 1 else f", in {len(level.rounds)} rounds of {parts} of it"
@@ -64,18 +60,18 @@ def _level_in_words(level: "LevelPlan") -> str:
     )
 
 
-def _spurious_in_words(plan: "ExtractionPlan") -> str:
+def _spurious_in_words(plan: ExtractionPlan) -> str:
     text = "Spurious grams. From level 2 on, grams that nobody has may be released; they hide who has the others. "
-    if POLICIES[plan.policy].individual:
-        return text + (
-            f"Thresholds are chosen so that their estimated number stays at or below {100 * plan.eta:g} % of what is "
-            "released; the estimate uses the same noisy values, so it is an aim, not a bound. Privacy does not "
-            "depend on it."
-        )
-    return text + f"Their expected number stays at or below {100 * plan.eta:g} % of what is released."
+    if plan.spec.eta_is_bound:
+        return text + f"Their expected number stays at or below {100 * plan.eta:g} % of what is released."
+    return text + (
+        f"Thresholds are chosen so that their estimated number stays at or below {100 * plan.eta:g} % of what is "
+        "released; the estimate uses the same noisy values, so it is an aim, not a bound. Privacy does not depend on "
+        "it."
+    )
 
 
-def tabulate_plan(plan: "ExtractionPlan") -> str:
+def tabulate_plan(plan: ExtractionPlan) -> str:
     """The plan as an aligned table; `users` are those who must share a gram for it to be released."""
     header = ["n", "share of budget", "noise sigma", "threshold rho", "grams per user", "users for 50 %", "for 99 %"]
     rows = []
@@ -113,7 +109,7 @@ def tabulate_plan(plan: "ExtractionPlan") -> str:
     return "\n".join([*lines, "", *notes])
 
 
-def conclude_plan(plan: "ExtractionPlan") -> str:
+def conclude_plan(plan: ExtractionPlan) -> str:
     """One line: what this budget buys."""
     size = typical_contributions(plan, 1)[-1]
     first = users_needed(plan, 1, size, 0.5)

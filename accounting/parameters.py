@@ -5,7 +5,6 @@ import numbers
 from collections.abc import Sequence
 
 __all__ = [
-    "EPSILON_RANGE",
     "MAX_CONTRIBUTIONS",
     "MAX_N",
     "MAX_WINDOWS",

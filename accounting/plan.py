@@ -20,7 +20,7 @@ from dpngram.accounting.parameters import (
     check_sequence,
     check_sigma,
 )
-from dpngram.accounting.policies import POLICIES, Policy
+from dpngram.accounting.policies import POLICIES, PolicySpec
 from dpngram.accounting.schedules import LEAST_SHARE, explicit_shares, geometric_shares, level_sigmas
 from dpngram.accounting.thresholds import RHO_1_SLACK, first_level_threshold, level_threshold
 
@@ -111,7 +111,7 @@ class ExtractionPlan:
         )
         if [level.n for level in self.levels] != list(range(1, self.max_n + 1)) or not self.levels:
             raise ParameterError("levels must be numbered 1, 2, ... without a gap.")
-        if not POLICIES[self.policy].individual and any(
+        if not self.spec.individual_budgets and any(
             level.max_contributions is None or [part.share for part in level.rounds] != [1.0] for level in self.levels
         ):
             raise ParameterError(f"levels of policy {self.policy} must have max_contributions, and one whole round.")
@@ -130,6 +130,11 @@ class ExtractionPlan:
                 raise ParameterError(f"the level-1 threshold must be at least {needed:.9g}, got {part.rho}.")
 
     @property
+    def spec(self) -> PolicySpec:
+        """The policy's half that the accounting knows."""
+        return POLICIES[self.policy]
+
+    @property
     def max_n(self) -> int:
         """T: the longest n-gram."""
         return len(self.levels)
@@ -137,7 +142,7 @@ class ExtractionPlan:
     @property
     def sigma_star(self) -> float:
         """The noise of the one Gaussian that costs as much as the whole run, all windows together."""
-        return _compose([level.sigma for level in self.levels], self.windows, POLICIES[self.policy])
+        return _compose([level.sigma for level in self.levels], self.windows, self.spec)
 
     def level(self, n: int) -> LevelPlan:
         return self.levels[n - 1]
@@ -152,20 +157,12 @@ class ExtractionPlan:
             return level.rho
         return level_threshold(level.sigma, self.eta, previous, valid)
 
-    def explain(self) -> str:
-        """The plan in plain English."""
-        from dpngram.accounting.explain import explain_plan
-
-        return explain_plan(self)
-
     def to_json(self) -> str:
         """A text that `from_json` reads back to an equal plan; the derived figures are for readers."""
-        from dpngram.accounting.forecast import users_needed_table
-
         fields = dataclasses.asdict(self)
         for level, written in zip(self.levels, fields["levels"], strict=True):
             written["rho"] = level.rho
-        derived = {"max_n": self.max_n, "sigma_star": self.sigma_star, "users_needed": users_needed_table(self)}
+        derived = {"max_n": self.max_n, "sigma_star": self.sigma_star}
         return json.dumps({"format_version": FORMAT_VERSION, **fields, "derived": derived}, indent=2)
 
     @classmethod
@@ -193,10 +190,10 @@ def plan_extraction(
     epsilon: float,
     delta: float,
     max_n: int,
-    max_contributions: Any,
+    max_contributions: int | Sequence[int],
     eta: float = 0.01,
     decay: float | None = None,
-    shares: Any = None,
+    shares: Sequence[float] | None = None,
     windows: int = 1,
     policy: str = "plus",
 ) -> ExtractionPlan:
@@ -215,28 +212,28 @@ def plan_extraction(
         windows: how many windows (releases) one user may take part in.
         policy: "plus", or "paper", the algorithm of Kim et al. (2021), which releases about half as much.
     """
-    rule = POLICIES[check_choice("policy", policy, tuple(POLICIES))]
+    spec = POLICIES[check_choice("policy", policy, tuple(POLICIES))]
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     eta = check_number("eta", eta, 0.0, 1.0, low_open=True, high_open=True)
     max_n = check_integer("max_n", max_n, 1, MAX_N)
     windows = check_integer("windows", windows, 1, MAX_WINDOWS)
-    caps = _contribution_caps(max_contributions, max_n, rule)
+    caps = _contribution_caps(max_contributions, max_n, spec)
     if shares is None:
-        level_shares = geometric_shares(max_n, rule.decay if decay is None else decay)
+        level_shares = geometric_shares(max_n, spec.decay if decay is None else decay)
     elif decay is not None:
         raise ParameterError(f"decay must be left out when shares are given, got {decay}.")
     else:
         level_shares = explicit_shares(max_n, shares)
 
     # A part of delta pays for the noise, the rest for tokens that only one user has (the paper's theorem).
-    spent = delta * rule.token_share
+    spent = delta * spec.token_share
     threshold_delta = math.nextafter(spent / windows, 0) if windows > 1 else spent
     sigma_star = max(sigma_for(epsilon, delta - spent), sigma_for(epsilon + math.log1p(-spent), delta))
-    sigmas = _divide(sigma_star, level_shares, windows, rule)
+    sigmas = _divide(sigma_star, level_shares, windows, spec)
     # At an epsilon so small that the bound's own rounding exceeds the slack of the sigmas, a little more noise.
-    while delta_needed(epsilon, _compose(sigmas, windows, rule), windows * threshold_delta) > delta:
+    while delta_needed(epsilon, _compose(sigmas, windows, spec), windows * threshold_delta) > delta:
         sigma_star *= 1 + 2.0**-20
-        sigmas = _divide(sigma_star, level_shares, windows, rule)
+        sigmas = _divide(sigma_star, level_shares, windows, spec)
     levels = tuple(
         LevelPlan(
             n=n,
@@ -248,13 +245,13 @@ def plan_extraction(
                     share=part,
                     rho=_round_threshold(sigmas[0], caps[0], threshold_delta, part) if n == 1 else None,
                 )
-                for part in rule.rounds(n)
+                for part in spec.rounds(n)
             ),
         )
         for n in range(1, max_n + 1)
     )
     return ExtractionPlan(
-        policy=rule.name,
+        policy=spec.name,
         epsilon=epsilon,
         delta=delta,
         eta=eta,
@@ -264,16 +261,16 @@ def plan_extraction(
     )
 
 
-def _divide(sigma_star: float, shares: Sequence[float], windows: int, rule: Policy) -> tuple[float, ...]:
+def _divide(sigma_star: float, shares: Sequence[float], windows: int, spec: PolicySpec) -> tuple[float, ...]:
     """The noise of each level: one for all under individual budgets, otherwise by the shares."""
-    if rule.individual:
+    if spec.individual_budgets:
         return level_sigmas(sigma_star, (1.0,), windows) * len(shares)
     return level_sigmas(sigma_star, shares, windows)
 
 
-def _compose(sigmas: Sequence[float], windows: int, rule: Policy) -> float:
+def _compose(sigmas: Sequence[float], windows: int, spec: PolicySpec) -> float:
     """The inverse: the one Gaussian that costs as much as all of these, in all windows."""
-    return compose_sigmas([min(sigmas)] if rule.individual else sigmas) / math.sqrt(windows)
+    return compose_sigmas([min(sigmas)] if spec.individual_budgets else sigmas) / math.sqrt(windows)
 
 
 def delta_needed(epsilon: float, sigma: float, spent: float) -> float:
@@ -290,11 +287,11 @@ def _round_threshold(sigma: float, cap: int | None, delta: float, share: float) 
     )
 
 
-def _contribution_caps(value: Any, max_n: int, rule: Policy) -> tuple[int | None, ...]:
-    if rule.individual:
+def _contribution_caps(value: object, max_n: int, spec: PolicySpec) -> tuple[int | None, ...]:
+    if spec.individual_budgets:
         if isinstance(value, (list, tuple)):
             raise ParameterError(
-                f"max_contributions must be one number with policy {rule.name}, which clips level 1 only (paper takes "
+                f"max_contributions must be one number with policy {spec.name}, which clips level 1 only (paper takes "
                 f"one per level), got {value!r:.60}."
             )
         return (check_integer("max_contributions", value, 1, MAX_CONTRIBUTIONS), *[None] * (max_n - 1))

@@ -1,52 +1,62 @@
-"""The two policies: how a budget is divided, and what a level does with its part.
+"""The policies: how each divides a budget. `POLICIES` is the one list of them.
 
-`paper` is Algorithm 1 of Kim et al. (2021): every level is a Gaussian query of its own, and every user may move each of
-them by 1. `plus` is one adaptive Gaussian query in many parts: every user has one budget for the whole run and
-spends it where it helps; see docs/privacy.md for the proofs of both.
+`paper` is Algorithm 1 of Kim et al. (2021): every level is a separate Gaussian query, and every user may move each of
+them by 1. `plus` is one adaptive Gaussian query in many parts: every user has one budget for the whole run and spends
+it where it helps. docs/privacy.md has the proofs of both.
+
+This is the half of a policy that fixes the noise before any data is read. The other half, which says how users weigh
+their grams, is in `dpngram.transforms.policies`. Code outside of the two asks for properties, never for a name.
 """
 
 import dataclasses
 
-__all__ = ["POLICIES", "Policy"]
+__all__ = ["POLICIES", "PolicySpec"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Policy:
-    """What the accounting needs to know of a policy. The transforms have their own half."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PolicySpec:
+    """What the accounting, and everybody who describes a plan, must know of a policy."""
 
     name: str
     summary: str
-    individual: bool  # one noise level, and a budget for each user; otherwise one noise level for each n-gram length
-    token_share: float  # the part of delta for tokens that only one user has; the rest pays for the noise
-    decay: float  # the default schedule: sigma_k (paper), or one over the root of the share (plus), by level
-    first_rounds: tuple[float, ...] = (1.0,)  # level 1 in rounds: the part of the level's budget for each
-    second_rounds: tuple[float, ...] = (1.0,)
+    # True: all levels have one sigma, and each user has one budget for the whole run (norm 1 over all queries).
+    # False: each level has its own sigma, and a user may move every level by norm 1.
+    individual_budgets: bool
+    # True: the expected number of spurious grams is at most eta * |S_k|. False: thresholds aim at that share.
+    eta_is_bound: bool
+    # The part of delta for tokens that only one user has; the rest pays for the noise.
+    token_share: float
+    # The default ratio between neighbouring levels: of sigma_k (separate budgets), or of 1/sqrt(share_k).
+    decay: float
+    # Parts of a level's budget, one for each round: of level 1, of level 2, ...; levels beyond have one round.
+    round_shares: tuple[tuple[float, ...], ...] = ()
 
     def rounds(self, n: int) -> tuple[float, ...]:
         """The parts of level n's budget, round by round."""
-        return {1: self.first_rounds, 2: self.second_rounds}.get(n, (1.0,))
+        return self.round_shares[n - 1] if n <= len(self.round_shares) else (1.0,)
 
 
 POLICIES = {
     policy.name: policy
     for policy in (
-        Policy(
+        PolicySpec(
             name="paper",
             summary="each level has its own noise, and every user may give up to the cap at each",
-            individual=False,
+            individual_budgets=False,
+            eta_is_bound=True,
             token_share=0.5,
             decay=1.0,
         ),
         # Constants chosen on public corpora. The result is flat around them (5 %).
-        Policy(
+        PolicySpec(
             name="plus",
             summary="every user has one budget for all levels and spends it on grams that are neither hopeless "
             "nor certain; thresholds follow from noisy tallies of similar grams",
-            individual=True,
+            individual_budgets=True,
+            eta_is_bound=False,
             token_share=0.05,
             decay=0.8**-0.5,
-            first_rounds=(0.05, 0.25, 0.7),
-            second_rounds=(0.15, 0.85),
+            round_shares=((0.05, 0.25, 0.7), (0.15, 0.85)),
         ),
     )
 }

@@ -1,8 +1,9 @@
 """`dpngram plan`: what a budget buys, before any data is touched."""
 
+import json
 from collections.abc import Sequence
 
-from dpngram.accounting import ParameterError, guarantee_in_words
+from dpngram.accounting import ParameterError, guarantee_in_words, plan_document
 from dpngram.accounting.explain import conclude_plan, explain_plan, tabulate_plan
 from dpngram.pipelines.launch.flags import OneLineParser, add_budget_flags, plan_from_flags
 
@@ -19,7 +20,7 @@ def run(argv: Sequence[str]) -> int:
     except ParameterError as error:
         parser.error(str(error))
     if flags.json:
-        print(plan.to_json())
+        print(json.dumps(plan_document(plan), indent=2))
     elif flags.explain:
         print(explain_plan(plan))
     else:

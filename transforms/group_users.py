@@ -14,7 +14,9 @@ __all__ = ["GroupUsers", "group_users", "sum_digests"]
 
 
 def group_users(blocks: Iterable[PostBlock], *, user_per_document: bool, source: KeySource) -> UserBlock:
-    """All posts of one shard as users. `user_per_document`: each post is a user, and equal ones are told apart by number.
+    """All posts of one shard, laid out user by user.
+
+    With `user_per_document` each post is a user, and equal posts are told apart by number.
 
     Privacy: this is where a user becomes one contribution, however many files and bundles the posts came from.
     """

@@ -1,14 +1,13 @@
 """The life of an output directory: prepared, finished, resumed, cleaned up."""
 
 import hashlib
-import json
 import os
 import re
 from typing import Any
 
 from apache_beam.io.filesystems import FileSystems
 
-from dpngram.accounting import ExtractionPlan, ParameterError
+from dpngram.accounting import ExtractionPlan, ParameterError, plan_document
 from dpngram.pipelines.io.writing import MANIFEST, read_manifest, read_whole, rows_path
 
 __all__ = []
@@ -64,7 +63,7 @@ def _is_our_manifest(directory: str) -> bool:
 def _check_finished(directory: str, plan: ExtractionPlan, settings: dict[str, Any], output_format: str) -> None:
     """An error unless the finished release is the one asked for, and whole."""
     manifest = read_manifest(directory)
-    asked = {"plan": json.loads(plan.to_json()), "settings": settings, "format": output_format}
+    asked = {"plan": plan_document(plan), "settings": settings, "format": output_format}
     for name, value in asked.items():
         if manifest.get(name) != value:
             raise ParameterError(f"resume must have the {name} of the release that is in {directory!r}.")

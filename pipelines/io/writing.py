@@ -18,7 +18,7 @@ import apache_beam as beam
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
-from dpngram.accounting import POLICIES, ExtractionPlan, ParameterError, guarantee_in_words
+from dpngram.accounting import ExtractionPlan, ParameterError, guarantee_in_words, plan_document
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
 from dpngram.transforms import GramTable
 from dpngram.transforms.blocks.grams import EMPTY_TABLE, empty_table
@@ -130,13 +130,13 @@ class _Writer:
             "format_version": MANIFEST_VERSION,
             "dpngram": importlib.metadata.version("dpngram"),
             "guarantee": guarantee_in_words(self._plan),
-            "policy": POLICIES[self._plan.policy].summary,
+            "policy": self._plan.spec.summary,
             "released": sum(level["released"] for level in levels),
             "levels": levels,
             **more,
             "format": self._format,
             "settings": self._settings,
-            "plan": json.loads(self._plan.to_json()),
+            "plan": plan_document(self._plan),
         }
         contents[MANIFEST] = (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode()
         path = str(FileSystems.join(directory, MANIFEST))

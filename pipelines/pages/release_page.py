@@ -81,7 +81,7 @@ def _level_table(plan: ExtractionPlan, levels: list[dict[str, Any]]) -> str:
     body = []
     for level in levels:
         spurious = "none"
-        if level["n"] > 1 and plan.policy == "plus":
+        if level["n"] > 1 and not plan.spec.eta_is_bound:
             spurious = f"{plan.eta * level['released']:,.1f}"
         elif level["n"] > 1:
             spurious = f"{expected_spurious(level['sigma'], level['rho'], level['valid']):,.1f}"

@@ -106,11 +106,11 @@ class Crowd(Attack):
     def crowd(self) -> int:
         """Users enough that all is released in the first round: once in a million a gram is not."""
         sigma = max(level.sigma for level in self.plan.levels)
-        return math.ceil((160 if self.plan.policy == "plus" else 13) * sigma) + 2
+        return math.ceil((160 if self.plan.spec.individual_budgets else 13) * sigma) + 2
 
     def post(self, trial: int) -> list[str]:
         """One gram a length with all of a level's weight; for `plus`, a trigram with nearly all of a budget."""
-        if self.plan.policy == "plus":
+        if self.plan.spec.individual_budgets:
             return [f"a{trial}", f"shared{trial // _SHARED}", f"b{trial}"]
         return [f"a{trial}"] * self.plan.max_n
 
@@ -244,7 +244,7 @@ class Gap(Attack):
 
     def documents(self, trial: int, window: int) -> Iterator[tuple[str, str]]:
         sigma = max(level.sigma for level in self.plan.levels)
-        for number in range(math.ceil((70 if self.plan.policy == "plus" else 30) * sigma) + 2):
+        for number in range(math.ceil((70 if self.plan.spec.individual_budgets else 30) * sigma) + 2):
             yield f"{trial}:{number}", " ".join(f"{word}{trial}" for word in "abcdef")
         if trial % 2:
             yield f"{trial}:user", " ".join(f"{word}{trial}" for word in _ALL_PAIRS)

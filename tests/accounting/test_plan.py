@@ -8,7 +8,15 @@ from fractions import Fraction
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from dpngram.accounting import ExtractionPlan, ParameterError, RoundPlan, gaussian_sigma, plan_extraction, users_needed
+from dpngram.accounting import (
+    ExtractionPlan,
+    ParameterError,
+    RoundPlan,
+    explain_plan,
+    gaussian_sigma,
+    plan_extraction,
+    users_needed,
+)
 
 PAPER = {"epsilon": 4, "delta": 1e-7, "max_n": 9, "max_contributions": 300, "policy": "paper"}
 
@@ -121,7 +129,7 @@ def test_users_needed_is_the_smallest_number_that_does_it():
 
 
 def test_explain_says_what_matters():
-    text = plan_extraction(**PAPER, windows=3).explain()
+    text = explain_plan(plan_extraction(**PAPER, windows=3))
     for words in ("(4, 1e-07)-differential privacy", "at most 3 windows", "Level 9", "attacker", "spurious", "user id"):
         assert words in " ".join(text.split())
 
@@ -213,7 +221,7 @@ def test_plus_there_and_back_and_its_refusals():
 
 
 def test_plus_explains_itself():
-    text = " ".join(plan_extraction(**PLUS).explain().split())
+    text = " ".join(explain_plan(plan_extraction(**PLUS)).split())
     for words in (
         "one budget for all levels",
         "in 3 rounds of 5 %, 25 %, 70 % of it",

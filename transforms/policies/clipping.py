@@ -9,7 +9,7 @@ from dpngram.transforms.blocks.columns import Array
 from dpngram.transforms.randomness.noise import UNIT
 from dpngram.transforms.randomness.prf import Prf
 
-__all__ = ["equal_weights", "clip_grams", "distinct_pairs", "sum_by_gram", "weight_table"]
+__all__ = ["clip_grams", "distinct_pairs", "equal_weights", "sum_by_gram", "weight_table"]
 
 
 @functools.lru_cache(maxsize=32)

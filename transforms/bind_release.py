@@ -1,15 +1,50 @@
-"""The binding: what ties the noise of a release to its content, and a key to one release."""
+"""BindRelease: ties the noise of a release to its content, and a key to one release."""
 
+import atexit
+import os
+import secrets
+import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
 
+from dpngram.accounting import ParameterError
 from dpngram.transforms.blocks.users import UserBlock
-from dpngram.transforms.randomness.noise_key import KeySource, Randomness
+from dpngram.transforms.keyed_dofn import KeyedDoFn
+from dpngram.transforms.randomness.noise_key import KeyReference, Randomness
 from dpngram.transforms.windowing import window_name
 
-__all__ = ["BindRelease", "FingerprintUsers"]
+__all__ = ["BindContent", "BindRelease", "FingerprintUsers", "choose_key"]
+
+_LOCAL_RUNNERS = ("DirectRunner", "FnApiRunner", "BundleBasedDirectRunner", "SwitchingDirectRunner", "PrismRunner")
+
+
+class BindRelease(beam.PTransform):
+    """UserBlock -> bytes: the binding of this release, one element for each window that has users.
+
+    The binding is the fingerprint of the content: the sum over all posts of a PRF of (user, tokens), taken from the
+    very blocks that level 1 reads. It is the same for any order, split or format of the same data, and other data have
+    other noise. A key that was already used for other data under the same label is refused here. The binding has no
+    default: without it nothing can draw noise.
+
+    Privacy: the binding is private, and only key derivation reads it. Windowing: one binding per window.
+
+    Args:
+        randomness: where the key is, and what else the noise is bound to.
+    """
+
+    def __init__(self, randomness: Randomness) -> None:
+        super().__init__()
+        self._randomness = randomness
+
+    def expand(self, users: beam.PCollection[UserBlock]) -> beam.PCollection[bytes]:
+        return (
+            users
+            | "Fingerprint" >> FingerprintUsers()  # (0, sum of all)
+            | "Bind" >> BindContent(self._randomness)
+        )
 
 
 class FingerprintUsers(beam.PTransform):
@@ -23,24 +58,42 @@ class FingerprintUsers(beam.PTransform):
         )
 
 
-class BindRelease(beam.PTransform):
-    """UserBlock -> the binding of this release: the fingerprint of its content, once the key is free for it.
-
-    The sum over all posts of a PRF of (user, tokens), taken from the very blocks that level 1 reads: the same
-    for any order, split or format of the same data, and other noise for other data. It has no default: without
-    it nothing can draw noise. It is private, and goes nowhere but into key derivation.
-    """
+class BindContent(beam.PTransform):
+    """(0, fingerprint) -> bytes: the second half of `BindRelease`, for several releases of one content."""
 
     def __init__(self, randomness: Randomness) -> None:
         super().__init__()
         self._randomness = randomness
 
-    def expand(self, users: beam.PCollection[UserBlock]) -> beam.PCollection[bytes]:
-        return (
-            users
-            | "Fingerprint" >> FingerprintUsers()  # (0, sum of all)
-            | "Bind" >> beam.ParDo(_BindDoFn(self._randomness))
-        )
+    def expand(self, content: beam.PCollection[tuple[int, bytes]]) -> beam.PCollection[bytes]:
+        return content | beam.ParDo(_BindDoFn(self._randomness))
+
+
+def choose_key(pipeline: beam.Pipeline, noise_key: str | None, *, offline: bool = False) -> KeyReference:
+    """The key of a release: the one named, which is created if it is a file that is not there, or a fresh one.
+
+    A fresh key is for this run only; its directory is removed when the process ends.
+
+    Args:
+        pipeline: the graph that is being built.
+        noise_key: `file:PATH`, `env:NAME` or `gcp-secret:NAME`; None for a fresh key.
+        offline: no file is looked at or created.
+    """
+    if noise_key is None:
+        runner = type(pipeline.runner).__name__
+        if runner not in _LOCAL_RUNNERS:
+            raise ParameterError(
+                f"noise_key must be given on {runner}: a file that every worker can read (file:gs://... is fine), "
+                "env:NAME or gcp-secret:NAME."
+            )
+        directory = tempfile.mkdtemp(prefix="dpngram-")
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        key = KeyReference("file", os.path.join(directory, secrets.token_hex(8) + ".key"))
+    else:
+        key = KeyReference.parse(noise_key)
+    if not offline:
+        key.create_if_missing()
+    return key
 
 
 def _keyed_fingerprint(block: UserBlock) -> tuple[int, bytes]:
@@ -67,14 +120,6 @@ class _SumFingerprints(beam.CombineFn):
         return accumulator
 
 
-class _BindDoFn(beam.DoFn):
-    _source: KeySource
-
-    def __init__(self, randomness: Randomness) -> None:
-        self._randomness = randomness
-
-    def setup(self) -> None:
-        self._source = self._randomness.open()
-
+class _BindDoFn(KeyedDoFn):
     def process(self, total: tuple[int, bytes], window: Any = beam.DoFn.WindowParam) -> Iterator[bytes]:
         yield self._source.bind(window_name(window), total[1])

@@ -1,14 +1,13 @@
-"""Finished rounds kept beside a run, so that one that died goes on from them.
+"""Finished rounds kept beside a run, so that a run that died can continue from them.
 
-Privacy: a checkpoint is S_k so far, which is released anyway when the run ends well; it holds nothing else. A run that
-dies and is never finished must have its checkpoints deleted or published: they were made with this budget.
-It opens with a MAC over its bytes, the content of the data, the settings and the round, under the run's key: a run with
+Privacy: a checkpoint is S_k so far, which is released anyway when the run ends well; it holds nothing else. If a run
+dies and is never finished, its checkpoints must be deleted or published: they were made with this budget. A checkpoint
+begins with a MAC over its bytes, the content of the data, the settings and the round, under the run's key: a run with
 another key, on other data or with other parameters stops instead of mixing two releases.
 """
 
 import hmac
-import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -16,54 +15,98 @@ from apache_beam.io.filesystems import FileSystems
 
 from dpngram.transforms.blocks.columns import Block
 from dpngram.transforms.blocks.levels import Level
+from dpngram.transforms.blocks.users import Users
+from dpngram.transforms.clip_and_weight import ClipAndWeight
+from dpngram.transforms.context import ReleaseContext
 from dpngram.transforms.keyed_dofn import RoundDoFn
-from dpngram.transforms.policies.base import Round
-from dpngram.transforms.randomness.noise_key import NoiseKeyError
+from dpngram.transforms.policies.base import RoundPolicy
+from dpngram.transforms.randomness.noise_key import NoiseKeyError, Randomness
+from dpngram.transforms.whole_files import read_whole, write_whole
 
-__all__ = ["Checkpoints"]
+__all__ = ["Checkpoints", "MakeRound"]
 
 _MAC_BYTES = 32
+# From a round and its context to the transform that computes it: Users -> (Users, Level).
+MakeRound = Callable[[RoundPolicy, ReleaseContext], beam.PTransform]
 
 
 class Checkpoints:
-    """The checkpoints of a directory that were there when the graph was built; none if nobody is to look."""
+    """The checkpoints of one run in a directory.
+
+    Args:
+        directory: on any filesystem that Beam knows.
+        settings: names everything that determines the release besides the data; runs with others have other files.
+        look: whether to look, now, which checkpoints are there. If not, all rounds are computed.
+    """
 
     def __init__(self, directory: str, settings: str, *, look: bool = True) -> None:
         self._directory, self._settings = directory, settings
         pattern = FileSystems.join(directory, "checkpoint-*.block")
         self._found = {file.path for file in FileSystems.match([pattern])[0].metadata_list} if look else set()
 
-    def load(self, round_: Round, binding: beam.PCollection[bytes]) -> beam.PCollection[Level] | None:
-        """S_k after this round, if it is known; otherwise None."""
-        path = self._path(round_)
-        if path not in self._found:
-            return None
-        name = f"Known{round_.n}-{round_.number + 1}"
-        return (
-            binding.pipeline
-            | f"{name}/Start" >> beam.Impulse()
-            | f"{name}/Load" >> beam.ParDo(_LoadDoFn(round_, path), **round_.sides(binding))
-        )
+    def keeping(self, make_round: MakeRound) -> MakeRound:
+        """The same rounds, each of which leaves a checkpoint; those that have one already are not computed again."""
 
-    def save(self, round_: Round, binding: beam.PCollection[bytes]) -> beam.PTransform:
-        """Level -> nothing: writes it down."""
-        return beam.ParDo(_SaveDoFn(round_, self._path(round_)), **round_.sides(binding))
+        def make(policy: RoundPolicy, context: ReleaseContext) -> beam.PTransform:
+            path = self._path(policy)
+            if path in self._found:
+                return _ResumedRound(policy, context, path)
+            return _KeptRound(make_round(policy, context), policy, context, path)
 
-    def _path(self, round_: Round) -> str:
-        name = f"checkpoint-{self._settings[:16]}-{round_.n:02d}-{round_.number + 1}.block"
+        return make
+
+    def _path(self, policy: RoundPolicy) -> str:
+        name = f"checkpoint-{self._settings[:16]}-{policy.n:02d}-{policy.number + 1}.block"
         return str(FileSystems.join(self._directory, name))
 
 
-class _LoadDoFn(RoundDoFn):
-    def __init__(self, round_: Round, path: str) -> None:
-        super().__init__(round_)
+class _KeptRound(beam.PTransform):
+    """A round that writes down what it released."""
+
+    def __init__(self, round_: beam.PTransform, policy: RoundPolicy, context: ReleaseContext, path: str) -> None:
+        super().__init__()
+        self._round, self._policy, self._context, self._path = round_, policy, context, path
+
+    def expand(self, users: beam.PCollection[Users]) -> Any:  # (PCollection[Users], PCollection[Level])
+        users, level = self._round.expand(users)
+        save = _SaveDoFn(self._policy, self._context.randomness, self._path)
+        level | "Checkpoint" >> beam.ParDo(save, **self._context.sides("binding"))
+        return users, level
+
+
+class _ResumedRound(beam.PTransform):
+    """A round whose release is known. Users still pay for it, if the policy keeps budgets; the cells are not read."""
+
+    def __init__(self, policy: RoundPolicy, context: ReleaseContext, path: str) -> None:
+        super().__init__()
+        self._policy, self._context, self._path = policy, context, path
+
+    def expand(self, users: beam.PCollection[Users]) -> Any:  # (PCollection[Users], PCollection[Level])
+        if self._policy.changes_users:
+            users, _ = users | "ClipAndWeight" >> ClipAndWeight(self._policy, self._context)
+        load = _LoadDoFn(self._policy, self._context.randomness, self._path)
+        level = (
+            users.pipeline
+            | "Start" >> beam.Impulse()
+            | "Load" >> beam.ParDo(load, **self._context.sides("binding")).with_output_types(Level)
+        )
+        return users, level
+
+
+class _CheckpointDoFn(RoundDoFn):
+    def __init__(self, policy: RoundPolicy, randomness: Randomness, path: str) -> None:
+        super().__init__(policy, randomness)
         self._path = path
 
+    def seal(self, binding: bytes, data: bytes) -> bytes:
+        return self._source.seal(f"checkpoint {self._policy.n} {self._policy.number}", binding, data)
+
+
+class _LoadDoFn(_CheckpointDoFn):
     def process(self, _start: bytes, binding: bytes = b"") -> Iterator[Level]:
-        with FileSystems.open(self._path, compression_type="uncompressed") as file:
-            stored = bytes(file.read())
+        stored = read_whole(self._path)
         mac, data = stored[:_MAC_BYTES], stored[_MAC_BYTES:]
-        if not hmac.compare_digest(mac, self._source.seal(_name(self._round), binding, data)):
+        if not hmac.compare_digest(mac, self.seal(binding, data)):
             raise NoiseKeyError(
                 "noise_key: the checkpoints in the output were made with another key, or from other data; "
                 "--overwrite starts anew."
@@ -73,21 +116,8 @@ class _LoadDoFn(RoundDoFn):
             yield level
 
 
-class _SaveDoFn(RoundDoFn):
-    """Under another name first, so that the final name appears only with all of its bytes."""
-
-    def __init__(self, round_: Round, path: str) -> None:
-        super().__init__(round_)
-        self._path = path
-
+class _SaveDoFn(_CheckpointDoFn):
     def process(self, level: Level, binding: bytes = b"") -> Iterator[Any]:
         data = level.to_bytes()
-        temporary = f"{self._path}.{secrets.token_hex(8)}.tmp"
-        with FileSystems.create(temporary, compression_type="uncompressed") as file:
-            file.write(self._source.seal(_name(self._round), binding, data) + data)
-        FileSystems.rename([temporary], [self._path])
+        write_whole(self._path, self.seal(binding, data) + data)
         yield from ()
-
-
-def _name(round_: Round) -> str:
-    return f"checkpoint {round_.n} {round_.number}"

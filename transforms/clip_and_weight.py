@@ -1,83 +1,81 @@
-"""What each user gives: which distinct grams, and how much weight to each."""
+"""ClipAndWeight: which distinct grams each user gives, and how much weight to each."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
 
-from dpngram.transforms.blocks.candidates import open_candidates
+from dpngram.transforms.beam_workarounds import with_element_type
 from dpngram.transforms.blocks.cells import CellBlock, split_cells, weighted_cells
-from dpngram.transforms.blocks.columns import Block
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
+from dpngram.transforms.blocks.users import Users
+from dpngram.transforms.context import ReleaseContext
 from dpngram.transforms.keyed_dofn import RoundDoFn
-from dpngram.transforms.policies.base import Round
-from dpngram.transforms.sum_cells import SumCells
+from dpngram.transforms.policies.base import RoundPolicy
+from dpngram.transforms.randomness.noise_key import Randomness
+from dpngram.transforms.randomness.prf import Prf
 
-__all__ = ["ClipAndWeight"]
+__all__ = ["ClipAndWeight", "weigh_users"]
+
+_CELLS, _USERS = "cells", "users"
 
 
 class ClipAndWeight(beam.PTransform):
-    """Users -> (users, (shard, CellBlock)): H_k, the weighted histogram of one round of a level.
+    """Users -> (users, (shard, CellBlock)): the weighted grams of each block of users; `SumCells` adds them up.
 
-    Level 1 takes UserBlocks, later levels the CandidateBlocks of `ValidityFilter`; the users that come out are those
-    that went in, with what this round took from their budgets (policy `plus`). With `users_only` there is no
-    histogram: for a round whose release is known already.
+    Level 1 takes UserBlocks, later levels the CandidateBlocks of `ValidityFilter`. The users that come out are those
+    that went in, with what this round took from their budgets, if the policy keeps budgets.
 
-    Privacy: a user is in one block. Under `paper` it gives t <= Delta_k grams floor(2^32/sqrt(t)) each, so the
-    user's vector has L2 norm at most 1, exactly. Under `plus` it pays for what it gives from its budget
-    (budgets.py), so all its vectors together have norm at most 1. What it gives depends on its own text, its own
-    keyed draws and earlier releases. Nothing is released here. Windowing: one histogram per window.
+    Privacy: a user is in one block, and the policy bounds what a user gives, see `RoundPolicy`, promises 1 and 2. Under
+    `paper` a user gives t <= Delta_k grams floor(2^32/sqrt(t)) each, so the user's vector has L2 norm at most 1,
+    exactly. Under `plus` a user pays for every weight from one budget (policies/budgets.py), so all vectors of a user
+    together have norm at most 1. Nothing is released here. Windowing: kept.
+
+    Args:
+        policy: the round.
+        context: the key, and what earlier rounds of this level have released.
     """
 
-    USERS, CELLS = "users", "cells"
-
-    def __init__(
-        self,
-        round_: Round,
-        binding: beam.PCollection[bytes],
-        shards: int,
-        released: beam.PCollection[Level] | None = None,
-        *,
-        users_only: bool = False,
-    ) -> None:
+    def __init__(self, policy: RoundPolicy, context: ReleaseContext) -> None:
         super().__init__()
-        self._round, self._binding, self._shards, self._released = round_, binding, shards, released
-        self._users_only = users_only
+        self._policy, self._context = policy, context
 
-    def expand(self, users: beam.PCollection[Block]) -> Any:  # (PCollection[Block], PCollection[(int, CellBlock)])
-        if self._users_only and not self._round.policy.keeps_budgets:
-            return users, None
+    def expand(self, users: beam.PCollection[Users]) -> Any:  # (PCollection[Users], PCollection[(int, CellBlock)])
         weighed = users | "Weigh" >> beam.ParDo(
-            _WeighDoFn(self._round, self._shards), **self._round.sides(self._binding, released=self._released)
-        ).with_outputs(self.USERS, main=self.CELLS)  # (shard, cells of one block)
-        weighed[self.CELLS].element_type = beam.typehints.Tuple[int, CellBlock]
-        weighed[self.USERS].element_type = Block
-        if self._users_only:
-            return weighed[self.USERS], None
-        histogram = weighed[self.CELLS] | "Sum" >> SumCells()  # (shard, cells of all users)
-        if not self._round.policy.keeps_budgets:
-            return users, histogram
-        return weighed[self.USERS], histogram
+            _WeighDoFn(self._policy, self._context.randomness, self._context.shards),
+            **self._context.sides("binding", "earlier"),
+        ).with_outputs(_USERS, main=_CELLS)
+        cells = with_element_type(weighed[_CELLS], beam.typehints.Tuple[int, CellBlock])
+        if self._policy.changes_users:
+            users = with_element_type(weighed[_USERS], Users)
+        return users, cells
+
+
+def weigh_users(users: Users, earlier: Level, policy: RoundPolicy, clip: Prf) -> tuple[CellBlock, Users]:
+    """The cells of one block of users, and the users after they paid for them.
+
+    Args:
+        users: one block.
+        earlier: what earlier rounds of this level have released.
+        policy: the round.
+        clip: the keyed function for choosing among a user's grams.
+    """
+    allowed = policy.allow(users) if policy.number == 0 else users
+    candidates = policy.candidates(allowed, earlier)
+    weight, paid = policy.weigh(allowed, candidates, clip)
+    return weighted_cells(candidates, weight), allowed if paid is None else paid
 
 
 class _WeighDoFn(RoundDoFn):
-    def __init__(self, round_: Round, shards: int) -> None:
-        super().__init__(round_)
+    def __init__(self, policy: RoundPolicy, randomness: Randomness, shards: int) -> None:
+        super().__init__(policy, randomness)
         self._shards = shards
 
     def process(
-        self,
-        users: Block,
-        window: Any = beam.DoFn.WindowParam,
-        binding: bytes = b"",
-        released: Any = EMPTY_LEVEL,
+        self, users: Users, window: Any = beam.DoFn.WindowParam, binding: bytes = b"", earlier: Level = EMPTY_LEVEL
     ) -> Iterator[Any]:
-        policy = self._round.policy
-        block = policy.allow(users, self._round) if self._round.number == 0 else users
-        candidates = open_candidates(block, released)  # type: ignore[arg-type]
-        weight, users_after = policy.weigh(block, candidates, self._round, self.draws(window, binding)("clip"))
-        cells = weighted_cells(candidates, weight)
+        cells, after = weigh_users(users, earlier, self._policy, self.draws(window, binding)("clip"))
         if len(cells):
             yield from split_cells(cells, self._shards)
-        if users_after is not None:
-            yield beam.pvalue.TaggedOutput(ClipAndWeight.USERS, users_after)
+        if self._policy.changes_users:
+            yield beam.pvalue.TaggedOutput(_USERS, after)

@@ -1,113 +1,108 @@
-"""The whole algorithm: bytes of users in, private n-grams out."""
+"""The whole algorithm as one transform: documents in, differentially private n-grams out.
 
-import atexit
+documents -> posts -> users -> (ValidityFilter -> rounds of ClipAndWeight -> SumCells -> NoisyThreshold ->
+AddSpuriousGrams) x T -> tables of n-grams
+"""
+
 import dataclasses
-import os
-import secrets
-import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypedDict
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import TestOptions
 from apache_beam.transforms.window import GlobalWindows
+from typing_extensions import Unpack
 
 from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.accounting.parameters import check_choice, check_integer
-from dpngram.transforms.add_spurious_grams import AddSpuriousGrams, CollectTokens
-from dpngram.transforms.bind_release import BindRelease
-from dpngram.transforms.blocks.columns import Block
+from dpngram.transforms.add_spurious_grams import AddSpuriousGrams
+from dpngram.transforms.beam_workarounds import applied_label
+from dpngram.transforms.bind_release import BindRelease, choose_key
 from dpngram.transforms.blocks.grams import GramTable, Ngram
 from dpngram.transforms.blocks.levels import Level
-from dpngram.transforms.checkpoints import Checkpoints
+from dpngram.transforms.blocks.users import Users
+from dpngram.transforms.checkpoints import Checkpoints, MakeRound
 from dpngram.transforms.clip_and_weight import ClipAndWeight
-from dpngram.transforms.decode_grams import DecodeGrams
+from dpngram.transforms.context import ReleaseContext
+from dpngram.transforms.decode_grams import decode_levels
+from dpngram.transforms.document_form import DocumentForm
 from dpngram.transforms.group_users import GroupUsers
 from dpngram.transforms.limit_windows import LimitWindowsPerUser
 from dpngram.transforms.noisy_threshold import NoisyThreshold
-from dpngram.transforms.policies import make_policy
-from dpngram.transforms.policies.base import Round
-from dpngram.transforms.policies.paper import PaperPolicy
-from dpngram.transforms.prepare_posts import PreparePosts
+from dpngram.transforms.policies import RoundPolicy, make_rounds
+from dpngram.transforms.prepare_posts import PreparePosts, choose_tokenizer
 from dpngram.transforms.randomness.noise_key import KeyReference, Randomness, settings_digest
-from dpngram.transforms.side_inputs import for_sides
-from dpngram.transforms.tokenizers import make_tokenizer
+from dpngram.transforms.sum_cells import SumCells
 from dpngram.transforms.validity_filter import PRUNINGS, ValidityFilter
 from dpngram.transforms.windowing import check_windowing, windows_per_document
 
-__all__ = ["ExtractLevel", "ExtractLevels", "ExtractNgrams", "chain_levels", "fresh_key"]
+__all__ = ["ExtractLevel", "ExtractLevels", "ExtractNgrams", "ExtractRound", "chain_levels"]
 
-_LOCAL_RUNNERS = ("DirectRunner", "FnApiRunner", "BundleBasedDirectRunner", "SwitchingDirectRunner", "PrismRunner")
-# User blocks per histogram shard: blocks hold positions, shards only distinct grams.
-_BLOCKS_PER_SHARD = 8
+
+class ExtractRound(beam.PTransform):
+    """Users -> (users, Level): one round of Algorithm 1. Most levels have one round; it releases S_k.
+
+    Privacy: the round's part of the plan's budget, see `RoundPolicy`. A round sees what earlier rounds of its level
+    released, and its noise is independent of theirs. Windowing: one release per window.
+    """
+
+    def __init__(self, policy: RoundPolicy, context: ReleaseContext) -> None:
+        super().__init__()
+        self._policy, self._context = policy, context
+
+    def expand(self, users: beam.PCollection[Users]) -> Any:  # (PCollection[Users], PCollection[Level])
+        policy, context = self._policy, self._context
+        users, cells = users | "ClipAndWeight" >> ClipAndWeight(policy, context)  # (shard, CellBlock) of each block
+        level = (
+            cells
+            | "SumCells" >> SumCells()  # (shard, CellBlock): H_k
+            | "NoisyThreshold" >> NoisyThreshold(policy, context)  # ReleasedPart: what reached the floor
+            | "AddSpuriousGrams" >> AddSpuriousGrams(policy, context)  # Level: S_k
+        )
+        return users, level
 
 
 class ExtractLevel(beam.PTransform):
-    """One level of Algorithm 1: users and S_{k-1} -> what level k+1 reads of the users, and S_k.
+    """Users -> (users for level k+1, Level): the valid k-grams, and the rounds that release S_k from them.
 
-    Privacy: the level's part of the plan's budget; see `ClipAndWeight`, `NoisyThreshold` and `AddSpuriousGrams`. A
-    round sees what earlier rounds of the level released, and has noise of its own. Windowing: one release per window.
+    Privacy: the level's part of the plan's budget. Windowing: one release per window.
+
+    Args:
+        rounds: of this level, see `make_rounds`.
+        context: the key and what levels below k released, see `ReleaseContext`.
+        make_round: what computes a round.
     """
 
     def __init__(
-        self,
-        rounds: Sequence[Round],
-        binding: beam.PCollection[bytes],
-        previous: beam.PCollection[Level] | None,
-        *,
-        shards: int,
-        checkpoints: Checkpoints | None = None,
+        self, rounds: Sequence[RoundPolicy], context: ReleaseContext, make_round: MakeRound = ExtractRound
     ) -> None:
         super().__init__()
-        self._rounds, self._binding, self._previous, self._shards = rounds, binding, previous, shards
-        self._checkpoints = checkpoints
+        self._rounds, self._context, self._make_round = rounds, context, make_round
 
-    def expand(self, users: beam.PCollection[Block]) -> Any:  # (input of the next level, PCollection[Level])
-        previous, binding = self._previous, for_sides(self._binding, "Binding")
-        before = so_far = None  # S_{k-1}, and what earlier rounds of this level released, as side inputs
-        if previous is not None:
-            before = for_sides(previous, "Previous")
-            users = users | "ValidityFilter" >> ValidityFilter(before, self._rounds[0].pruning)  # valid k-grams
-        released = None
-        for round_ in self._rounds:
-            step = "" if len(self._rounds) == 1 else f"Round{round_.number + 1}/"
-            known = self._checkpoints.load(round_, binding) if self._checkpoints else None
-            users, histogram = users | f"{step}ClipAndWeight" >> ClipAndWeight(
-                round_, binding, self._shards, so_far, users_only=known is not None
-            )  # H_k
-            if known is not None:
-                released = known
-            else:
-                parts = histogram | f"{step}NoisyThreshold" >> NoisyThreshold(round_, binding, before, so_far)
-                if previous is None:
-                    released = parts | f"{step}CollectTokens" >> CollectTokens(round_, self._binding, so_far)  # S_1
-                else:
-                    complete = AddSpuriousGrams(round_, binding, parts, so_far)
-                    released = previous | f"{step}AddSpuriousGrams" >> complete  # S_k
-                if self._checkpoints:
-                    released | f"{step}Checkpoint" >> self._checkpoints.save(round_, binding)
-            if round_ is not self._rounds[-1]:
-                so_far = for_sides(released, f"{step}Released")
-        return users, released
+    def expand(self, users: beam.PCollection[Users]) -> Any:  # (PCollection[Users], PCollection[Level])
+        context = self._context
+        if self._rounds[0].n > 1:  # at level 1 every token is a candidate
+            users = users | "ValidityFilter" >> ValidityFilter(context, self._rounds[0].pruning)  # CandidateBlock
+        if len(self._rounds) == 1:  # no node for the one round: its steps are the level's
+            return self._make_round(self._rounds[0], context).expand(users)
+        for policy in self._rounds:
+            users, level = users | policy.label >> self._make_round(policy, context)
+            if policy is not self._rounds[-1]:
+                context = context.after_round(level, policy.label)
+        return users, level
 
 
 def chain_levels(
-    users: beam.PCollection[Block],
-    binding: beam.PCollection[bytes],
-    policy: PaperPolicy,
-    randomness: Randomness,
-    pruning: str,
-    shards: int,
-    checkpoints: Checkpoints | None = None,
+    users: beam.PCollection[Users],
+    rounds: Sequence[Sequence[RoundPolicy]],
+    context: ReleaseContext,
+    make_round: MakeRound = ExtractRound,
 ) -> dict[int, beam.PCollection[Level]]:
-    """The levels of one release, each fed by the one before: {n: S_n}. `shards` counts blocks of users."""
+    """The levels of one release, each fed by the one before: {n: S_n}."""
     levels: dict[int, beam.PCollection[Level]] = {}
-    for n in range(1, policy.plan.max_n + 1):
-        rounds = [Round(policy, n, number, randomness, pruning) for number in range(len(policy.plan.level(n).rounds))]
-        users, levels[n] = users | f"Level{n}" >> ExtractLevel(
-            rounds, binding, levels.get(n - 1), shards=-(-shards // _BLOCKS_PER_SHARD), checkpoints=checkpoints
-        )
+    for n, of_level in enumerate(rounds, 1):
+        users, levels[n] = users | f"Level{n}" >> ExtractLevel(of_level, context, make_round)
+        if n < len(rounds):
+            context = context.after_level(levels[n])
     return levels
 
 
@@ -116,18 +111,21 @@ class ExtractLevels(beam.PTransform):
 
     Args:
         plan: from `dpngram.accounting.plan_extraction`.
-        tokenizer: how text becomes tokens: words, whitespace, regex:PATTERN, huggingface:FILE or module:function.
+        tokenizer: how text becomes tokens, a name from `dpngram.transforms.tokenizers.TOKENIZERS`: words, whitespace,
+            regex:PATTERN, huggingface:FILE or module:function.
         sentences: n-grams do not cross the end of a sentence.
         pruning: "both" (V_k = (S_1 x S_{k-1}) n (S_{k-1} x S_1)) or "single" (V_k = S_{k-1} x S_1).
-        noise_key: where the key of the noise lies: `file:PATH`, `env:NAME` or `gcp-secret:NAME`. Default: a fresh
+        noise_key: where the key of the noise is: `file:PATH`, `env:NAME` or `gcp-secret:NAME`. Default: a fresh
             key that lives as long as this process. One key is for one release.
         release: a label that enters the noise; a second release with the same key needs another.
         user_field, text_field: names of the fields, for documents that are rows or mappings.
         user_per_document: documents have no user; each is protected by itself.
         shards: into how many blocks of users the input is cut. Does not change the result.
-        checkpoints: a directory that keeps every finished round; a run with the same `noise_key` goes on from there.
+        checkpoints: a directory that keeps every finished round; a run with the same `noise_key` continues from there.
         bound_windows: in fixed or sliding windows, leave out what a user says beyond `plan.windows` windows, see
             `LimitWindowsPerUser`. Default: if the plan has more than one.
+        offline: building the graph looks at no file: no key is created, and no checkpoint is looked for. For jobs that
+            are only translated.
 
     Privacy: user-level differential privacy with the plan's parameters for everything that comes out. Input may hold
     one user's posts in any number of elements. Counters and errors carry no text, token or user id. In fixed or sliding
@@ -150,68 +148,38 @@ class ExtractLevels(beam.PTransform):
         shards: int = 32,
         checkpoints: str | None = None,
         bound_windows: bool | None = None,
+        offline: bool = False,
     ) -> None:
         super().__init__()
         if not isinstance(plan, ExtractionPlan):
             raise ParameterError(f"plan must come from plan_extraction, got {type(plan).__name__}.")
+        if checkpoints is not None and noise_key is None:
+            raise ParameterError("checkpoints need a noise_key: only a run with the same key can resume from them.")
+        if noise_key is not None:
+            KeyReference.parse(noise_key)  # an error here rather than when the graph is built
         self._plan = plan
         self._pruning = check_choice("pruning", pruning, PRUNINGS)
-        self._policy = make_policy(plan, self._pruning)
-        if sentences and user_per_document:
-            raise ParameterError("sentences must be off when every document is a user: a sentence would become one.")
-        self._tokenizer = make_tokenizer(tokenizer, sentences)
-        self._noise_key = None if noise_key is None else KeyReference.parse(noise_key)
-        self._release = release
-        self._fields: dict[str, Any] = {
-            "user_field": user_field,
-            "text_field": text_field,
-            "user_per_document": user_per_document,
-        }
+        self._rounds = make_rounds(plan, self._pruning)
+        self._noise_key, self._release = noise_key, release
+        self._form = DocumentForm(user_field=user_field, text_field=text_field, user_per_document=user_per_document)
+        self._tokenizer = choose_tokenizer(tokenizer, sentences, self._form)
         self._shards = check_integer("shards", shards, 1, 1 << 20)
-        if checkpoints is not None and noise_key is None:
-            raise ParameterError("checkpoints must have a noise_key: only a run with the same key may go on from them.")
-        self._checkpoints = checkpoints
+        self._checkpoints, self._offline = checkpoints, offline
         self._bound_windows = plan.windows > 1 if bound_windows is None else bound_windows
 
     def expand(self, documents: beam.PCollection[Any]) -> Any:  # {n: PCollection[GramTable]}
         check_windowing(documents)
         randomness = self._randomness(documents.pipeline)
         users = (
-            self._bounded(documents, randomness)
-            | "PreparePosts" >> PreparePosts(self._tokenizer, randomness, self._shards, **self._fields)  # posts
-            | "GroupUsers" >> GroupUsers(randomness, user_per_document=self._fields["user_per_document"])  # users
+            self._limit_windows(documents, randomness)
+            | "PreparePosts"
+            >> PreparePosts(self._tokenizer, randomness, form=self._form, shards=self._shards)  # (shard, PostBlock)
+            | "GroupUsers" >> GroupUsers(randomness, user_per_document=self._form.user_per_document)  # UserBlock
         )
-        binding = users | "BindRelease" >> BindRelease(randomness)
-
-        checkpoints = None
-        if self._checkpoints is not None:
-            if documents.windowing.windowfn != GlobalWindows():
-                raise ParameterError("checkpoints must be left out in windows: they hold one release.")
-            checkpoints = Checkpoints(self._checkpoints, randomness.settings, look=not _is_dry_run(documents.pipeline))
-        levels = chain_levels(
-            users, binding, self._policy, randomness, self._pruning, self._shards, checkpoints
-        )  # {n: S_n}
-        table, tables = None, {}
-        for n, level in levels.items():
-            table = level | f"Decode{n}" >> DecodeGrams(table, self._pruning)
-            tables[n] = table
-        return tables
-
-    def _bounded(self, documents: beam.PCollection[Any], randomness: Randomness) -> beam.PCollection[Any]:
-        """Each user in at most `plan.windows` windows, where there are windows and a bound is asked for."""
-        windows = documents.windowing.windowfn
-        if not self._bound_windows or isinstance(windows, GlobalWindows):
-            return documents
-        needed = windows_per_document(windows)
-        if needed > self._plan.windows:
-            raise ParameterError(
-                f"windows must be at least {needed} in the plan, got {self._plan.windows}: each document falls into "
-                "that many sliding windows."
-            )
-        if self._fields["user_per_document"]:
-            return documents  # each is in `needed` windows
-        names = {name: self._fields[name] for name in ("user_field", "text_field")}
-        return documents | "LimitWindowsPerUser" >> LimitWindowsPerUser(self._plan.windows, randomness, **names)
+        binding = users | "BindRelease" >> BindRelease(randomness)  # bytes: what the noise is bound to
+        context = ReleaseContext.begin(binding, randomness, blocks=self._shards)
+        levels = chain_levels(users, self._rounds, context, self._make_round(documents, randomness))  # {n: S_n}
+        return decode_levels(levels, self._pruning)
 
     def settings(self) -> dict[str, Any]:
         """Everything that determines the histogram besides the data; enters the key derivation.
@@ -222,49 +190,74 @@ class ExtractLevels(beam.PTransform):
             "plan": dataclasses.asdict(self._plan),
             "pruning": self._pruning,
             "tokenizer": self._tokenizer.spec,
-            "user_per_document": self._fields["user_per_document"],
+            "user_per_document": self._form.user_per_document,
         }
 
     def _randomness(self, pipeline: beam.Pipeline) -> Randomness:
-        key = self._noise_key or fresh_key(pipeline)
-        if not _is_dry_run(pipeline):
-            key.create_if_missing()
-        application = pipeline._current_transform().full_label
-        return Randomness(key, self._release, application, settings_digest(self.settings()))
+        key = choose_key(pipeline, self._noise_key, offline=self._offline)
+        return Randomness(key, self._release, applied_label(pipeline), settings_digest(self.settings()))
+
+    def _limit_windows(self, documents: beam.PCollection[Any], randomness: Randomness) -> beam.PCollection[Any]:
+        """Each user in at most `plan.windows` windows, where there are windows and a bound is asked for."""
+        windows = documents.windowing.windowfn
+        if not self._bound_windows or isinstance(windows, GlobalWindows):
+            return documents
+        needed = windows_per_document(windows)
+        if needed > self._plan.windows:
+            raise ParameterError(
+                f"windows must be at least {needed} in the plan, got {self._plan.windows}: each document falls into "
+                "that many sliding windows."
+            )
+        if self._form.user_per_document:
+            return documents  # each is in `needed` windows
+        return documents | "LimitWindows" >> LimitWindowsPerUser(self._plan.windows, randomness, self._form)
+
+    def _make_round(self, documents: beam.PCollection[Any], randomness: Randomness) -> MakeRound:
+        """What computes a round: with `checkpoints`, one that continues from what was done, and keeps what it does."""
+        if self._checkpoints is None:
+            return ExtractRound
+        if documents.windowing.windowfn != GlobalWindows():
+            raise ParameterError("checkpoints are not supported in windows: they hold one release.")
+        return Checkpoints(self._checkpoints, randomness.settings, look=not self._offline).keeping(ExtractRound)
 
 
-class ExtractNgrams(ExtractLevels):
+class ExtractOptions(TypedDict, total=False):
+    """The arguments of `ExtractLevels` besides the plan."""
+
+    tokenizer: str
+    sentences: bool
+    pruning: str
+    noise_key: str | None
+    release: str
+    user_field: str
+    text_field: str
+    user_per_document: bool
+    shards: int
+    checkpoints: str | None
+    bound_windows: bool | None
+    offline: bool
+
+
+class ExtractNgrams(beam.PTransform):
     """Documents -> PCollection[Ngram]: all released n-grams of 1 to `plan.max_n` tokens.
 
         released = documents | ExtractNgrams(plan_extraction(epsilon=4, delta=1e-7, max_n=9, max_contributions=300))
 
-    Arguments, privacy and windowing as for `ExtractLevels`.
+    Args:
+        plan: from `dpngram.accounting.plan_extraction`.
+        options: those of `ExtractLevels`: tokenizer, noise_key, user_field, ...
+
+    Privacy and windowing as for `ExtractLevels`.
     """
 
+    def __init__(self, plan: ExtractionPlan, **options: Unpack[ExtractOptions]) -> None:
+        super().__init__()
+        self._levels = ExtractLevels(plan, **options)
+
     def expand(self, documents: beam.PCollection[Any]) -> beam.PCollection[Ngram]:
-        tables = tuple(super().expand(documents).values())
-        return tables | "AllLevels" >> beam.Flatten() | "Rows" >> beam.ParDo(_RowsDoFn())
+        tables = tuple(self._levels.expand(documents).values())
+        return tables | "AllLevels" >> beam.Flatten() | "Rows" >> beam.FlatMap(GramTable.rows).with_output_types(Ngram)
 
-
-class _RowsDoFn(beam.DoFn):
-    def process(self, table: GramTable) -> Iterator[Ngram]:
-        yield from table.rows()
-
-
-def _is_dry_run(pipeline: beam.Pipeline) -> bool:
-    """Whether a remote job is only translated: then no file system is asked for anything. Local runners run."""
-    remote = type(pipeline.runner).__name__ not in _LOCAL_RUNNERS
-    return remote and bool(pipeline._options.view_as(TestOptions).dry_run)
-
-
-def fresh_key(pipeline: beam.Pipeline) -> KeyReference:
-    """A key for this run only, in a directory that goes with the process."""
-    runner = type(pipeline.runner).__name__
-    if runner not in _LOCAL_RUNNERS:
-        raise ParameterError(
-            f"noise_key must be given on {runner}: a file that every worker can read (file:gs://... is fine), "
-            "env:NAME or gcp-secret:NAME."
-        )
-    directory = tempfile.mkdtemp(prefix="dpngram-")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    return KeyReference("file", os.path.join(directory, secrets.token_hex(8) + ".key"))
+    def settings(self) -> dict[str, Any]:
+        """As `ExtractLevels.settings`."""
+        return self._levels.settings()

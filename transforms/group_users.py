@@ -1,16 +1,40 @@
-"""All posts of a user side by side: the one place where a user becomes one contribution."""
+"""GroupUsers: all posts of a user side by side. Here a user becomes one contribution."""
 
 from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
 import numpy as np
 
-from dpngram.transforms.blocks.columns import Array, split_binary
+from dpngram.transforms.blocks.columns import Array, run_starts, split_binary
 from dpngram.transforms.blocks.posts import PostBlock, concatenate_posts, spans
 from dpngram.transforms.blocks.users import UserBlock
+from dpngram.transforms.keyed_dofn import KeyedDoFn
 from dpngram.transforms.randomness.noise_key import KeySource, Randomness
 
 __all__ = ["GroupUsers", "group_users", "sum_digests"]
+
+
+class GroupUsers(beam.PTransform):
+    """(shard, PostBlock) -> UserBlock: every user once, with all posts of the window.
+
+    Privacy: all posts of a user are in one block, whatever files and bundles they came from. Nothing is released.
+    Windowing: one block per shard and window.
+
+    Args:
+        randomness: the same as for `PreparePosts`.
+        user_per_document: the documents had no users; each post is a user.
+    """
+
+    def __init__(self, randomness: Randomness, *, user_per_document: bool = False) -> None:
+        super().__init__()
+        self._randomness, self._user_per_document = randomness, user_per_document
+
+    def expand(self, posts: beam.PCollection[tuple[int, PostBlock]]) -> beam.PCollection[UserBlock]:
+        return (
+            posts
+            | "ByShard" >> beam.GroupByKey()  # (shard, its PostBlocks)
+            | "LayOut" >> beam.ParDo(_GroupUsersDoFn(self._randomness, self._user_per_document))
+        )
 
 
 def group_users(blocks: Iterable[PostBlock], *, user_per_document: bool, source: KeySource) -> UserBlock:
@@ -22,15 +46,15 @@ def group_users(blocks: Iterable[PostBlock], *, user_per_document: bool, source:
     """
     pieces = list(blocks)
     for piece in pieces:
-        source.verify(int(piece.key_check))
+        source.verify(piece.key_check)
         if len(piece.sequence) != (0 if user_per_document else len(piece)):
-            raise ValueError("documents must have users, unless every document is a user of its own.")
+            raise ValueError("documents must have users, unless every document is a separate user.")
     posts = concatenate_posts(pieces)
     digest = source.digest("group")
     content = digest.pairs(posts.user, posts.user if user_per_document else posts.sequence)
     order = np.lexsort((posts.user[:, 1], posts.user[:, 0]))
     user = posts.user[order]
-    head = np.append(True, (user[1:] != user[:-1]).any(axis=1))[: len(user)]
+    head = run_starts(user[:, 0]) | run_starts(user[:, 1])
     if user_per_document:
         place = np.arange(len(user))
         copy = place - np.maximum.accumulate(np.where(head, place, 0))
@@ -54,8 +78,6 @@ def group_users(blocks: Iterable[PostBlock], *, user_per_document: bool, source:
         digests=source.digest("token").strings(offsets, data),
         token_offsets=offsets,
         token_bytes=data,
-        budget=np.zeros(0, np.uint64),
-        allowance=np.zeros(0, np.uint64),
     )
 
 
@@ -66,32 +88,10 @@ def sum_digests(digests: Array) -> Array:
     return np.frombuffer(total.to_bytes(16, "little"), np.uint64)
 
 
-class GroupUsers(beam.PTransform):
-    """(shard, PostBlock) -> UserBlock: every user once, with all posts of the window.
-
-    Windowing: one block per shard and window. Privacy: nothing is released.
-    """
-
-    def __init__(self, randomness: Randomness, *, user_per_document: bool) -> None:
-        super().__init__()
-        self._randomness, self._user_per_document = randomness, user_per_document
-
-    def expand(self, posts: beam.PCollection[tuple[int, PostBlock]]) -> beam.PCollection[UserBlock]:
-        return (
-            posts
-            | "ByShard" >> beam.GroupByKey()  # shard -> its posts
-            | "LayOut" >> beam.ParDo(_GroupUsersDoFn(self._randomness, self._user_per_document))
-        )
-
-
-class _GroupUsersDoFn(beam.DoFn):
-    _source: KeySource
-
+class _GroupUsersDoFn(KeyedDoFn):
     def __init__(self, randomness: Randomness, user_per_document: bool) -> None:
-        self._randomness, self._user_per_document = randomness, user_per_document
-
-    def setup(self) -> None:
-        self._source = self._randomness.open()
+        super().__init__(randomness)
+        self._user_per_document = user_per_document
 
     def process(self, shard: tuple[int, Iterable[PostBlock]]) -> Iterator[UserBlock]:
         yield group_users(shard[1], user_per_document=self._user_per_document, source=self._source)

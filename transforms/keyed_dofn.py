@@ -1,26 +1,35 @@
-"""DoFns that draw keyed randomness."""
+"""DoFns that draw keyed randomness: they read the key when a worker sets them up, never from the job graph."""
 
 from typing import Any
 
 import apache_beam as beam
 
-from dpngram.transforms.policies.base import Draw, Round
-from dpngram.transforms.randomness.noise_key import KeySource
+from dpngram.transforms.policies.base import RoundPolicy
+from dpngram.transforms.randomness.noise_key import Draw, KeySource, Randomness
 from dpngram.transforms.windowing import window_name
 
-__all__ = ["RoundDoFn"]
+__all__ = ["KeyedDoFn", "RoundDoFn"]
 
 
-class RoundDoFn(beam.DoFn):
-    """A DoFn of one round; it reads the key when a worker sets it up."""
+class KeyedDoFn(beam.DoFn):
+    """A DoFn with an opened key, `self._source`."""
 
     _source: KeySource
 
-    def __init__(self, round_: Round) -> None:
-        self._round = round_
+    def __init__(self, randomness: Randomness) -> None:
+        self._randomness = randomness
 
     def setup(self) -> None:
-        self._source = self._round.randomness.open()
+        self._source = self._randomness.open()
+
+
+class RoundDoFn(KeyedDoFn):
+    """A DoFn of one round of a level."""
+
+    def __init__(self, policy: RoundPolicy, randomness: Randomness) -> None:
+        super().__init__(randomness)
+        self._policy = policy
 
     def draws(self, window: Any, binding: bytes) -> Draw:
-        return self._round.draws(self._source, window_name(window), binding)
+        """The keyed function for each purpose of this round, in this window. Rounds never share a draw."""
+        return self._source.draws(self._policy.n, self._policy.number, window_name(window), binding)

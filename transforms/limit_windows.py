@@ -18,11 +18,10 @@ from apache_beam.utils.timestamp import Timestamp
 
 from dpngram.accounting import ParameterError
 from dpngram.transforms.blocks.documents import DocumentBlock
-from dpngram.transforms.prepare_posts import read_fields
-from dpngram.transforms.randomness.noise_key import KeySource, Randomness
-from dpngram.transforms.windowing import (
-    producers,
-)
+from dpngram.transforms.document_form import UNUSABLE, DocumentForm
+from dpngram.transforms.keyed_dofn import KeyedDoFn
+from dpngram.transforms.randomness.noise_key import Randomness
+from dpngram.transforms.windowing import producers
 
 __all__ = ["LimitWindowsPerUser", "admit", "earliest"]
 
@@ -40,12 +39,16 @@ class LimitWindowsPerUser(beam.PTransform):
     removing the user changes nothing for others; and the user is then in at most W releases, for which a plan with
     `windows=W` is calibrated (docs/privacy.md, Windows). The windows that a user is in are kept for as long as
     the job lives: for unbounded input that is 8 bytes a window and user.
+
+    Args:
+        windows: W, the most windows that one user may be in.
+        randomness: where the key is; users are named by keyed digests.
+        form: where the user and the text are in a document; documents must have users.
     """
 
-    def __init__(self, windows: int, randomness: Randomness, *, user_field: str, text_field: str) -> None:
+    def __init__(self, windows: int, randomness: Randomness, form: DocumentForm) -> None:
         super().__init__()
-        self._most, self._randomness = windows, randomness
-        self._fields = {"user_field": user_field, "text_field": text_field, "user_per_document": False}
+        self._most, self._randomness, self._form = windows, randomness, form
 
     def expand(self, documents: beam.PCollection[Any]) -> beam.PCollection[Any]:
         windows = documents.windowing.windowfn
@@ -57,7 +60,7 @@ class LimitWindowsPerUser(beam.PTransform):
         # The earliest time of a group holds the watermark: what leaves it at its own time is not late.
         named = (
             documents
-            | "ByUser" >> beam.ParDo(_ByUserDoFn(windows, self._randomness, self._fields))  # (user, (time, document))
+            | "ByUser" >> beam.ParDo(_ByUserDoFn(windows, self._randomness, self._form))  # (user, (time, document))
             | "AllWindows" >> beam.WindowInto(GlobalWindows(), timestamp_combiner=TimestampCombiner.OUTPUT_AT_EARLIEST)
         )
         if documents.is_bounded:
@@ -95,17 +98,13 @@ def _grouped(documents: beam.PCollection[Any], windows: WindowFn) -> bool:
     )
 
 
-class _ByUserDoFn(beam.DoFn):
+class _ByUserDoFn(KeyedDoFn):
     """Keys a document by a keyed digest of its user: keys may be shown on a runner's pages."""
 
-    _source: KeySource
-
-    def __init__(self, windows: WindowFn, randomness: Randomness, fields: dict[str, Any]) -> None:
-        self._windows, self._randomness, self._fields = windows, randomness, fields
+    def __init__(self, windows: WindowFn, randomness: Randomness, form: DocumentForm) -> None:
+        super().__init__(randomness)
+        self._windows, self._form = windows, form
         self._bad = Metrics.counter("dpngram", "bad_documents")
-
-    def setup(self) -> None:
-        self._source = self._randomness.open()
 
     def process(
         self, document: Any, timestamp: Any = beam.DoFn.TimestampParam, window: Any = beam.DoFn.WindowParam
@@ -115,12 +114,12 @@ class _ByUserDoFn(beam.DoFn):
         if window.end.micros != min(_ends(self._windows, timestamp.micros), default=None):
             return  # Beam shows a document once for each of its sliding windows; one copy is enough
         try:
-            user, text = read_fields(document, **self._fields)
-        except (TypeError, ValueError, AttributeError, LookupError):
+            user, text = self._form.read(document)
+        except UNUSABLE:
             self._bad.inc()
             return
-        # Windows begin and end at whole milliseconds, so this stays in them; a coder would cut finer times, and those
-        # before 1970 into the next window.
+        # Round down to milliseconds here. Beam's coder would truncate anyway, and truncates negative times *upwards*,
+        # which could move a document into the next window.
         yield self._source.name("bounded user", user), (timestamp.micros // 1000 * 1000, (user, text))
 
 

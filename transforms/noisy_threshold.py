@@ -1,6 +1,6 @@
-"""Noise on the histogram, and what reaches the threshold."""
+"""NoisyThreshold: noise on the histogram, and what reaches the floor."""
 
-import operator
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,45 +11,84 @@ from dpngram.transforms.blocks.cells import CellBlock
 from dpngram.transforms.blocks.columns import Array
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
 from dpngram.transforms.blocks.parts import ReleasedPart, name_zero_cells
+from dpngram.transforms.context import ReleaseContext
 from dpngram.transforms.keyed_dofn import RoundDoFn
-from dpngram.transforms.policies.base import Draw, Round
+from dpngram.transforms.policies.base import RoundPolicy
 from dpngram.transforms.policies.cutoffs import Cutoffs
+from dpngram.transforms.randomness.noise_key import Draw
 
 __all__ = ["NoisyThreshold", "threshold_cells"]
 
 
-def threshold_cells(cells: CellBlock, cut: Cutoffs, draw: Draw, zero_cells: Array | None = None) -> ReleasedPart:
+class NoisyThreshold(beam.PTransform):
+    """(shard, CellBlock) -> ReleasedPart: the cells of H_k whose noisy weight reaches the floor of their stratum.
+
+    Under `paper` there is one stratum, and its floor is the threshold rho_k. Under `plus`, from level 2 on, the parts
+    also tally their cells by stratum, and `AddSpuriousGrams` chooses the thresholds when it has all parts.
+
+    Every shard also draws the candidate spurious grams of the whole level. The draw is keyed, so all shards and
+    `AddSpuriousGrams` get the same set. Each shard reports which of them some user really has, so that nothing needs
+    to be joined.
+
+    Privacy: Gaussian noise on every cell of a histogram whose users are bounded by `ClipAndWeight`, over a domain
+    that is a function of earlier releases (V_k), and for level 1 the threshold that hides tokens of a single user
+    (the theorem of the paper; docs/privacy.md). The noise of a cell is a keyed function of the gram, so a bundle run
+    twice gives the same release. The parts are private, and must go to `AddSpuriousGrams`.
+    Windowing: noise, S_{k-1} and floors are of the window.
+
+    Args:
+        policy: the round.
+        context: the key, S_{k-1}, and what earlier rounds of this level have released.
+    """
+
+    def __init__(self, policy: RoundPolicy, context: ReleaseContext) -> None:
+        super().__init__()
+        self._policy, self._context = policy, context
+
+    def expand(self, histogram: beam.PCollection[tuple[int, CellBlock]]) -> beam.PCollection[ReleasedPart]:
+        return histogram | "Release" >> beam.ParDo(
+            _ThresholdDoFn(self._policy, self._context.randomness),
+            **self._context.sides("binding", "previous", "earlier"),
+        )
+
+
+def threshold_cells(cells: CellBlock, cutoffs: Cutoffs, draw: Draw, zero_cells: Array | None = None) -> ReleasedPart:
     """Noise for every cell, keyed by the gram; what reaches its floor goes on with its noisy weight.
 
-    `zero_cells`: those of this cut and draw, where they are at hand; they are the same for all shards.
+    Args:
+        cells: one shard of the histogram.
+        cutoffs: of this round.
+        draw: the keyed functions of this round.
+        zero_cells: those of these cutoffs and this draw, where they are at hand; the same for all shards.
     """
-    noise, floor = cut.noise, cut.floor
+    noise, floor = cutoffs.noise, cutoffs.floor
     prf = draw("noise")
-    words = prf.encrypt(cells.digests) if cells.has_digests else prf.blocks(cells.keys, 0)
+    bits = prf.encrypt(cells.digests) if cells.has_digests else prf.blocks(cells.keys, 0)
     present = below = np.zeros(0, np.int64)
-    if cut.tallied:
-        noisy = noise.noisy(cells.weight, words)
-        stratum = cut.strata.of(cells.keys)
+    if cutoffs.tallied:
+        noisy = noise.noisy(cells.weight, bits)
+        stratum = cutoffs.strata.of(cells.keys)
         present = np.bincount(stratum, minlength=len(floor))
         below = np.bincount(stratum[noisy < 0], minlength=len(floor))
         rows = np.flatnonzero(noisy >= floor[stratum])
         noisy = noisy[rows]
     else:
+        # Most cells are far below the one threshold: compute quantiles only for those that may reach it.
         least = int(floor[0])
-        rows = noise.likely(cells.weight, words, least)
-        noisy = noise.noisy(cells.weight[rows], words[rows])
+        rows = noise.likely(cells.weight, bits, least)
+        noisy = noise.noisy(cells.weight[rows], bits[rows])
         rows, noisy = rows[noisy >= least], noisy[noisy >= least]
     reached = cells.take(rows)
     if zero_cells is None:
-        zero_cells, _ = cut.zero_cells(draw("zero cells"))
+        zero_cells, _ = cutoffs.zero_cells(draw("zero cells"))
     return ReleasedPart(
         keys=reached.keys,
         noisy=noisy,
+        taken=zero_cells[_contains(cells.keys, zero_cells)],
+        zero_cells_name=name_zero_cells(zero_cells),
         digests=reached.digests,
         token_offsets=reached.token_offsets,
         token_bytes=reached.token_bytes,
-        taken=zero_cells[_contains(cells.keys, zero_cells)],
-        walk=name_zero_cells(zero_cells),
         present=present,
         below=below,
     )
@@ -61,64 +100,49 @@ def _contains(keys: Array, wanted: Array) -> Array:
     return keys[at] == wanted if len(keys) else np.zeros(len(wanted), bool)
 
 
-class NoisyThreshold(beam.PTransform):
-    """(shard, CellBlock) -> ReleasedPart: the cells of H_k whose noisy weight reaches the floor of their stratum.
+@dataclasses.dataclass(frozen=True)
+class _Prepared:
+    """Cutoffs and zero cells, and what they were made from."""
 
-    Under `paper` there is one stratum, and its floor is the threshold rho_k. Under `plus`, from level 2 on, the parts
-    also tally their cells by stratum, and `AddSpuriousGrams` settles the thresholds when it has all parts.
+    window: Any
+    binding: bytes
+    previous: Level
+    earlier: Level
+    cutoffs: Cutoffs
+    zero_cells: Array
 
-    Privacy: Gaussian noise on every cell of a histogram whose users are bounded by `ClipAndWeight`, over a domain
-    that is a function of earlier releases (V_k), and for level 1 the threshold that hides tokens of a single user
-    (the theorem of the paper; docs/privacy.md). The noise of a cell is a keyed function of the gram, so a bundle run
-    twice gives the same release. Used alone: the parts are private, and go to `AddSpuriousGrams` only.
-    Windowing: noise, S_{k-1} and floors are of the window.
+    def fits(self, window: Any, binding: bytes, previous: Level, earlier: Level) -> bool:
+        same_names = (self.window, self.binding) == (window, binding)
+        return same_names and self.previous is previous and self.earlier is earlier
+
+
+class _ThresholdDoFn(RoundDoFn):
+    """Makes cutoffs and zero cells once for all shards of a bundle that share window and levels; keeps them no longer.
+
+    They can be large, and cost as much as a shard.
     """
 
-    def __init__(
-        self,
-        round_: Round,
-        binding: beam.PCollection[bytes],
-        previous: beam.PCollection[Level] | None = None,
-        released: beam.PCollection[Level] | None = None,
-    ) -> None:
-        super().__init__()
-        self._round, self._binding, self._previous, self._released = round_, binding, previous, released
-
-    def expand(self, histogram: beam.PCollection[tuple[int, CellBlock]]) -> beam.PCollection[ReleasedPart]:
-        sides = self._round.sides(self._binding, previous=self._previous, released=self._released)
-        return histogram | "Release" >> beam.ParDo(_ReleaseDoFn(self._round), **sides)
-
-
-class _ReleaseDoFn(RoundDoFn):
-    """Makes cut and zero cells once for all shards of a bundle that share window and levels; keeps them no longer."""
-
-    _names: Any
-    _levels: tuple[Any, ...]
-    _cut: Any
-    _zero_cells: Any
+    _prepared: _Prepared | None
 
     def start_bundle(self) -> None:
-        self._forget()
+        self._prepared = None
 
     def process(
         self,
         shard: tuple[int, CellBlock],
         window: Any = beam.DoFn.WindowParam,
         binding: bytes = b"",
-        previous: Any = EMPTY_LEVEL,
-        released: Any = EMPTY_LEVEL,
+        previous: Level = EMPTY_LEVEL,
+        earlier: Level = EMPTY_LEVEL,
     ) -> Iterator[ReleasedPart]:
         draw = self.draws(window, binding)
-        names, levels = (window, binding), (previous, released)
-        if self._names != names or any(map(operator.is_not, self._levels, levels)):
-            self._forget()
-            self._cut = self._round.policy.cut(self._round, previous, released)
-            self._zero_cells, _ = self._cut.zero_cells(draw("zero cells"))
-            self._names, self._levels = names, levels
-        yield threshold_cells(shard[1], self._cut, draw, self._zero_cells)
+        prepared = self._prepared
+        if prepared is None or not prepared.fits(window, binding, previous, earlier):
+            self._prepared = prepared = None  # the old ones go before new ones are made
+            cutoffs = self._policy.cutoffs(previous, earlier)
+            zero_cells, _ = cutoffs.zero_cells(draw("zero cells"))
+            self._prepared = prepared = _Prepared(window, binding, previous, earlier, cutoffs, zero_cells)
+        yield threshold_cells(shard[1], prepared.cutoffs, draw, prepared.zero_cells)
 
     def finish_bundle(self) -> None:
-        self._forget()
-
-    def _forget(self) -> None:
-        self._names, self._levels, self._cut, self._zero_cells = None, (), None, None
+        self._prepared = None

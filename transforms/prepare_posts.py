@@ -1,8 +1,7 @@
-"""The door: documents of a host's graph, or columns of a reader, become posts in shards."""
+"""PreparePosts: documents of a host's graph, or columns of a reader, become posts in shards."""
 
 import dataclasses
-import numbers
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -11,52 +10,62 @@ import pyarrow as pa
 from apache_beam.metrics import Metrics
 from apache_beam.utils.windowed_value import WindowedValue
 
+from dpngram.accounting import ParameterError
+from dpngram.accounting.parameters import check_integer
 from dpngram.transforms.blocks.columns import binary_array, split_binary
 from dpngram.transforms.blocks.documents import DocumentBlock
 from dpngram.transforms.blocks.posts import PostBlock, narrow, split_posts
+from dpngram.transforms.document_form import DocumentForm, collect_documents
+from dpngram.transforms.keyed_dofn import KeyedDoFn
 from dpngram.transforms.randomness.noise_key import KeySource, Randomness
 from dpngram.transforms.randomness.prf import Prf
-from dpngram.transforms.tokenizers.base import TokenColumn, Tokenizer, encode_tokens
+from dpngram.transforms.tokenizers import Tokenizer, make_tokenizer
+from dpngram.transforms.tokenizers.base import TokenColumn, encode_tokens
 
-__all__ = ["PostDigests", "PreparePosts", "block_posts", "collect_documents", "make_posts", "read_fields"]
-
+__all__ = ["PostDigests", "PreparePosts", "block_posts", "choose_tokenizer", "make_posts"]
 
 _BATCH_DOCUMENTS = 20_000
 _BATCH_CHARACTERS = 8_000_000
 
 
-def collect_documents(
-    documents: Iterable[Any], *, user_field: str, text_field: str, user_per_document: bool
-) -> tuple[list[DocumentBlock], int]:
-    """Blocks from Python documents, and how many could not be used.
+class PreparePosts(beam.PTransform):
+    """Documents or DocumentBlocks -> (shard, PostBlock): tokenised, digested, cut by user.
 
-    A document is (user, text), (user, tokens), or a row or mapping with the named fields; with `user_per_document` it
-    is the text or the tokens alone. One without a user, or with text that is no text, is counted and left out: it must
-    neither fail the run nor join a shared anonymous user.
+    Privacy: nothing is released; documents that cannot be used are counted, not shown. Windowing: kept.
+
+    Args:
+        tokenizer: a `Tokenizer`, or the name of one, see `make_tokenizer`.
+        randomness: where the key is; users and tokens are named by keyed digests.
+        form: where the user and the text are in a document.
+        shards: into how many blocks the users are cut. Does not change the result.
     """
-    texts: list[tuple[bytes, list[bytes]]] = []
-    sequences: list[tuple[bytes, list[bytes]]] = []
-    bad = 0
-    for document in documents:
-        try:
-            user, text = read_fields(document, user_field, text_field, user_per_document)
-            if isinstance(text, str):
-                texts.append((user, [text.encode()]))
-            else:
-                sequences.append((user, [_token_bytes(token) for token in text]))
-        except (TypeError, ValueError, AttributeError, LookupError):
-            bad += 1
-    blocks = []
-    for kept, tokenised in ((texts, False), (sequences, True)):
-        if kept:
-            users = None if user_per_document else pa.array([user for user, _ in kept], pa.large_binary())
-            strings = pa.array([string for _, strings in kept for string in strings], pa.large_binary())
-            if tokenised:
-                bounds = np.cumsum([0, *(len(tokens) for _, tokens in kept)])
-                blocks.append(DocumentBlock.from_tokens(users, strings, bounds))
-            else:
-                blocks.append(DocumentBlock.from_texts(users, strings))
-    return blocks, bad
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer | str,
+        randomness: Randomness,
+        *,
+        form: DocumentForm = DocumentForm(),
+        shards: int = 32,
+    ) -> None:
+        super().__init__()
+        self._tokenizer = make_tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
+        self._randomness, self._form = randomness, form
+        self._shards = check_integer("shards", shards, 1, 1 << 20)
+
+    def expand(self, documents: beam.PCollection[Any]) -> beam.PCollection[tuple[int, PostBlock]]:
+        return (
+            documents
+            | "Batch" >> beam.ParDo(_BatchDoFn(self._form))  # DocumentBlock
+            | "Tokenize" >> beam.ParDo(_TokenizeDoFn(self._tokenizer, self._randomness, self._shards))
+        )
+
+
+def choose_tokenizer(name: str, sentences: bool, form: DocumentForm) -> Tokenizer:
+    """The tokenizer of that name, on whole texts or on sentences."""
+    if sentences and form.user_per_document:
+        raise ParameterError("sentences must be off when every document is a user: a sentence would become one.")
+    return make_tokenizer(name, sentences)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,10 +83,10 @@ class PostDigests:
 
 
 def make_posts(users: pa.Array | None, column: TokenColumn, digests: PostDigests) -> PostBlock:
-    """A block from tokenised records. Without `users` every record is a user of its own.
+    """A block from tokenised records. Without `users` every record is a separate user.
 
     Such users have no id; their tokens stand in for it, and `group_users` tells equal ones apart by number.
-    Nothing may depend on where in which file a record lies, or a permutation of the input would draw other noise.
+    Nothing may depend on the file or the place of a record, or a permutation of the input would draw other noise.
     """
     offsets, data = split_binary(column.vocabulary)
     tokens = digests.token.strings(offsets, data)
@@ -95,7 +104,7 @@ def make_posts(users: pa.Array | None, column: TokenColumn, digests: PostDigests
         ids=column.ids,
         token_lengths=narrow(np.diff(offsets)),
         token_bytes=data,
-        key_check=np.uint64(digests.key_check),
+        key_check=digests.key_check,
     )
 
 
@@ -110,68 +119,11 @@ def block_posts(
     return make_posts(block.users, column, digests) if len(column.record) else None, column
 
 
-def read_fields(document: Any, user_field: str, text_field: str, user_per_document: bool) -> tuple[bytes, Any]:
-    user: Any = ""
-    if user_per_document:
-        text = document
-    elif isinstance(document, dict):
-        user, text = document[user_field], document[text_field]
-    elif isinstance(document, tuple) and not hasattr(document, "_fields"):
-        user, text = document
-    else:
-        user, text = getattr(document, user_field), getattr(document, text_field)
-    if not isinstance(user, bool) and isinstance(user, numbers.Integral):
-        user = str(int(user))
-    if not isinstance(user, (str, bytes)) or (not user and not user_per_document):
-        raise TypeError
-    if not isinstance(text, (str, list) if user_per_document else (str, list, tuple)):
-        raise TypeError  # no sets, whose order differs from worker to worker; no pairs taken for tokens
-    return user.encode() if isinstance(user, str) else user, text
-
-
-def _token_bytes(token: Any) -> bytes:
-    if not isinstance(token, str):
-        raise TypeError
-    return token.encode()
-
-
-class PreparePosts(beam.PTransform):
-    """Documents or DocumentBlocks -> (shard, PostBlock): tokenised, digested, cut by user.
-
-    Privacy: nothing is released; documents that cannot be used are counted, not shown. Windowing: kept.
-    """
-
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        randomness: Randomness,
-        shards: int,
-        *,
-        user_field: str,
-        text_field: str,
-        user_per_document: bool,
-    ) -> None:
-        super().__init__()
-        self._tokenizer, self._randomness, self._shards = tokenizer, randomness, shards
-        self._collect = {
-            "user_field": user_field,
-            "text_field": text_field,
-            "user_per_document": user_per_document,
-        }
-
-    def expand(self, documents: beam.PCollection[Any]) -> beam.PCollection[tuple[int, PostBlock]]:
-        return (
-            documents
-            | "Batch" >> beam.ParDo(_BatchDoFn(self._collect))  # blocks of documents
-            | "Tokenize" >> beam.ParDo(_TokenizeDoFn(self._tokenizer, self._randomness, self._shards))
-        )
-
-
 class _BatchDoFn(beam.DoFn):
     """Gathers a bundle's documents into blocks, window by window; what is a block already passes."""
 
-    def __init__(self, collect: dict[str, Any]) -> None:
-        self._collect = collect
+    def __init__(self, form: DocumentForm) -> None:
+        self._form = form
         self._bad = Metrics.counter("dpngram", "bad_documents")
 
     def start_bundle(self) -> None:
@@ -195,20 +147,22 @@ class _BatchDoFn(beam.DoFn):
             yield from self._flush(window)
 
     def _flush(self, window: Any) -> Iterator[WindowedValue]:
-        blocks, bad = collect_documents(self._waiting.pop(window), **self._collect)
+        blocks, bad = collect_documents(self._waiting.pop(window), self._form)
         self._bad.inc(bad)
         for block in blocks:
             yield WindowedValue(block, window.max_timestamp(), (window,))
 
 
-class _TokenizeDoFn(beam.DoFn):
+class _TokenizeDoFn(KeyedDoFn):
     def __init__(self, tokenizer: Tokenizer, randomness: Randomness, shards: int) -> None:
-        self._tokenizer, self._randomness, self._shards = tokenizer, randomness, shards
+        super().__init__(randomness)
+        self._tokenizer, self._shards = tokenizer, shards
         self._over = Metrics.counter("dpngram", "bad_over_cap")
         self._failed = Metrics.counter("dpngram", "bad_tokenizer_failed")
 
     def setup(self) -> None:
-        self._digests = PostDigests.of(self._randomness.open())
+        super().setup()
+        self._digests = PostDigests.of(self._source)
 
     def process(self, block: DocumentBlock) -> Iterator[tuple[int, PostBlock]]:
         posts, column = block_posts(block, self._tokenizer, self._digests)

@@ -1,4 +1,4 @@
-"""H_k as one sum: the cells of all users, added exactly, in any order."""
+"""SumCells: H_k, the cells of all users, added exactly, in any order."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -7,103 +7,81 @@ import apache_beam as beam
 from apache_beam.utils.windowed_value import WindowedValue
 
 from dpngram.transforms.blocks.cells import CellBlock, merge_cells
-from dpngram.transforms.blocks.columns import BlockCoder
 
-__all__ = ["MergeCells", "SumCells"]
-
+__all__ = ["RunningSum", "SumCells"]
 
 _MOST_CELLS = 1 << 21  # that one bundle holds before it hands them on
-
-
-class _Pile(list[CellBlock]):
-    """An accumulator that knows how many cells wait to be merged with its first block: no adding up for each block."""
-
-    waiting = 0
-
-
-@beam.typehints.with_input_types(CellBlock)
-@beam.typehints.with_output_types(CellBlock)
-class MergeCells(beam.CombineFn):
-    """Merges the cells of one shard; associative and exact, so runners may lift and reorder it.
-
-    Blocks pile up until they hold twice what the last merge left, so each cell is merged O(log) times.
-    """
-
-    def create_accumulator(self) -> list[CellBlock]:
-        return _Pile()
-
-    def add_input(self, accumulator: list[CellBlock], value: CellBlock) -> list[CellBlock]:
-        pile = accumulator if isinstance(accumulator, _Pile) else _Pile(accumulator)  # a coder makes plain lists
-        pile.append(value)
-        pile.waiting += len(value) if len(pile) > 1 else 0
-        if pile.waiting > max(2 * len(pile[0]), 1 << 18):
-            pile[:] = [merge_cells(pile)]
-            pile.waiting = 0
-        return pile
-
-    def merge_accumulators(self, accumulators: Iterable[list[CellBlock]]) -> list[CellBlock]:
-        merged = self.create_accumulator()
-        for accumulator in accumulators:
-            for block in accumulator:
-                merged = self.add_input(merged, block)
-        return merged
-
-    def compact(self, accumulator: list[CellBlock]) -> list[CellBlock]:
-        return [merge_cells(accumulator)] if accumulator else accumulator
-
-    def extract_output(self, accumulator: list[CellBlock]) -> CellBlock:
-        return merge_cells(accumulator)
-
-    def get_accumulator_coder(self) -> beam.coders.Coder:
-        return beam.coders.IterableCoder(BlockCoder())
+_FEW_CELLS = 1 << 18  # so many may always wait
 
 
 class SumCells(beam.PTransform):
-    """(shard, CellBlock) -> (shard, CellBlock): the sum of each shard, exactly.
+    """(key, CellBlock) -> (key, CellBlock): the sum of the cells of each key. In a round the key is the shard.
 
-    What `CombinePerKey` does, but for memory: a runner that lifts a combiner keeps the sums of a whole bundle, however
-    large they get, and on Flink a bundle is all that a worker has. Here a bundle holds _MOST_CELLS at most, and the
-    shuffle, which runners write to disk, has the rest. Windowing: one sum per shard and window.
+    The same as `CombinePerKey`, but bounded in memory: a runner that lifts a combiner keeps the sums of a whole bundle,
+    however large they get, and on Flink a bundle is everything a worker has. Here a bundle holds at most _MOST_CELLS
+    cells, and the shuffle, which runners write to disk, has the rest.
+
+    Privacy: weights are integers, so the sum is exact, whatever the order. Nothing is released here. Windowing: one sum
+    per key and window.
     """
 
-    def expand(self, cells: beam.PCollection[tuple[int, CellBlock]]) -> beam.PCollection[tuple[int, CellBlock]]:
+    def expand(self, cells: beam.PCollection[tuple[Any, CellBlock]]) -> beam.PCollection[tuple[Any, CellBlock]]:
         return (
             cells
-            | "Ahead" >> beam.ParDo(_SumAheadDoFn()).with_output_types(beam.typehints.Tuple[int, CellBlock])
-            | "Group" >> beam.GroupByKey()  # shard -> sums of bundles
-            | "Merge" >> beam.ParDo(_MergeDoFn()).with_output_types(beam.typehints.Tuple[int, CellBlock])
+            | "Ahead" >> beam.ParDo(_SumAheadDoFn()).with_output_types(cells.element_type)  # (key, sum in a bundle)
+            | "Group" >> beam.GroupByKey()  # (key, sums of bundles)
+            | "Merge" >> beam.Map(_merge).with_output_types(cells.element_type)  # (key, sum)
         )
 
 
+class RunningSum:
+    """A sum of cells that merges its blocks now and then.
+
+    Blocks wait until they hold twice as many cells as the sum so far. So each cell is merged O(log) times, however many
+    blocks come.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: list[CellBlock] = []
+        self._waiting = 0
+
+    def add(self, cells: CellBlock) -> None:
+        self._blocks.append(cells)
+        self._waiting += len(cells) if len(self._blocks) > 1 else 0
+        if self._waiting > max(2 * len(self._blocks[0]), _FEW_CELLS):
+            self.total()
+
+    def total(self) -> CellBlock:
+        """The sum so far. At least one block must have been added."""
+        self._blocks, self._waiting = [merge_cells(self._blocks)], 0
+        return self._blocks[0]
+
+
 class _SumAheadDoFn(beam.DoFn):
-    """Sums within a bundle; hands them on when they are many."""
+    """Sums within a bundle; hands the sums on when they are many."""
 
     def start_bundle(self) -> None:
-        self._merge = MergeCells()
-        self._piles: dict[tuple[Any, int], list[CellBlock]] = {}
-        self._held = 0
+        self._sums: dict[tuple[Any, Any], RunningSum] = {}
+        self._cells = 0
 
-    def process(self, cells: tuple[int, CellBlock], window: Any = beam.DoFn.WindowParam) -> Iterator[WindowedValue]:
-        place = (window, cells[0])
-        pile = self._piles.get(place) or self._merge.create_accumulator()
-        self._piles[place] = self._merge.add_input(pile, cells[1])
-        self._held += len(cells[1])
-        if self._held > _MOST_CELLS:
-            self._piles = {place: self._merge.compact(pile) for place, pile in self._piles.items()}
-            self._held = sum(len(pile[0]) for pile in self._piles.values())
-            if self._held > _MOST_CELLS // 2:
+    def process(self, keyed: tuple[Any, CellBlock], window: Any = beam.DoFn.WindowParam) -> Iterator[WindowedValue]:
+        key, cells = keyed
+        self._sums.setdefault((window, key), RunningSum()).add(cells)
+        self._cells += len(cells)
+        if self._cells > _MOST_CELLS:
+            self._cells = sum(len(running.total()) for running in self._sums.values())
+            if self._cells > _MOST_CELLS // 2:
                 yield from self.finish_bundle()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        piles, self._piles, self._held = self._piles, {}, 0  # a runner keeps this object for its next bundle
-        for (window, shard), pile in piles.items():
-            yield WindowedValue((shard, self._merge.extract_output(pile)), window.max_timestamp(), (window,))
+        sums, self._sums, self._cells = self._sums, {}, 0  # a runner keeps this object for its next bundle
+        for (window, key), running in sums.items():
+            yield WindowedValue((key, running.total()), window.max_timestamp(), (window,))
 
 
-class _MergeDoFn(beam.DoFn):
-    def process(self, shard: tuple[int, Iterable[CellBlock]]) -> Iterator[tuple[int, CellBlock]]:
-        merge = MergeCells()
-        pile = merge.create_accumulator()
-        for cells in shard[1]:
-            pile = merge.add_input(pile, cells)
-        yield shard[0], merge.extract_output(pile)
+def _merge(keyed: tuple[Any, Iterable[CellBlock]]) -> tuple[Any, CellBlock]:
+    key, sums = keyed
+    running = RunningSum()
+    for cells in sums:
+        running.add(cells)
+    return key, running.total()

@@ -9,19 +9,18 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from dpngram.accounting import ExtractionPlan, LevelPlan, RoundPlan
-from dpngram.transforms.add_spurious_grams import collect_tokens, complete_level
-from dpngram.transforms.blocks.candidates import CandidateBlock, open_candidates
-from dpngram.transforms.blocks.cells import CellBlock, merge_cells, split_cells, weighted_cells
+from dpngram.transforms.add_spurious_grams import complete_level
+from dpngram.transforms.blocks.cells import CellBlock, merge_cells, split_cells
 from dpngram.transforms.blocks.documents import DocumentBlock
 from dpngram.transforms.blocks.grams import EMPTY_TABLE, GramTable
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
 from dpngram.transforms.blocks.posts import PostBlock, split_posts
-from dpngram.transforms.blocks.users import UserBlock
+from dpngram.transforms.blocks.users import UserBlock, Users
+from dpngram.transforms.clip_and_weight import weigh_users
 from dpngram.transforms.decode_grams import decode_grams
 from dpngram.transforms.group_users import group_users, sum_digests
 from dpngram.transforms.noisy_threshold import threshold_cells
-from dpngram.transforms.policies import make_policy
-from dpngram.transforms.policies.base import Round
+from dpngram.transforms.policies import RoundPolicy, make_rounds
 from dpngram.transforms.prepare_posts import PostDigests, block_posts
 from dpngram.transforms.randomness.noise_key import KeyReference, KeySource, Randomness, settings_digest
 from dpngram.transforms.tokenizers.base import Tokenizer
@@ -75,7 +74,7 @@ def extract_in_memory(
     user_per_document: bool = False,
     shards: int = 1,
     histogram_shards: int = 1,
-    observe: Callable[[Round, Sequence[UserBlock | CandidateBlock], Level], None] | None = None,
+    observe: Callable[[RoundPolicy, Sequence[Users], Level], None] | None = None,
 ) -> dict[int, GramTable]:
     """What `ExtractLevels` computes in the global window, by the same functions on arrays, in one process.
 
@@ -93,35 +92,29 @@ def extract_in_memory(
     ]
     binding = source.binding(_fingerprint(users))
 
-    policy = make_policy(plan, pruning)
-    level, table, tables = EMPTY_LEVEL, EMPTY_TABLE, {}
-    blocks: Sequence[UserBlock | CandidateBlock] = users
-    for n in range(1, plan.max_n + 1):
+    blocks: Sequence[Users] = users
+    first = level = EMPTY_LEVEL
+    table, tables = EMPTY_TABLE, {}
+    for n, rounds in enumerate(make_rounds(plan, pruning), 1):
         if n > 1:
-            blocks = [filter_valid(block, level, pruning) for block in blocks] if len(level) else []
-        released = EMPTY_LEVEL
-        for number in range(len(plan.level(n).rounds)):
-            round_ = Round(policy, n, number, source.randomness, pruning)
-            draw = round_.draws(source, b"global", binding)
+            blocks = [filter_valid(block, first, level, pruning) for block in blocks] if len(level) else []
+        earlier = EMPTY_LEVEL
+        for policy in rounds:
+            draw = source.draws(n, policy.number, b"global", binding)
             histogram: dict[int, list[CellBlock]] = collections.defaultdict(list)
-            after = []
-            for block in blocks:
-                allowed = policy.allow(block, round_) if number == 0 else block
-                candidates = open_candidates(allowed, released)
-                weight, spent = policy.weigh(allowed, candidates, round_, draw("clip"))
-                after.append(allowed if spent is None else spent)
-                for shard, cells in split_cells(weighted_cells(candidates, weight), histogram_shards):
-                    histogram[shard].append(cells)
-            blocks = after
-            cut = policy.cut(round_, level, released)
-            parts = [threshold_cells(merge_cells(cells), cut, draw) for cells in histogram.values()]
-            if n > 1:
-                released = complete_level(parts, level, released, round_, draw) if len(level) else EMPTY_LEVEL
-            else:
-                released = collect_tokens(parts, released, round_)
+            weighed = [weigh_users(block, earlier, policy, draw("clip")) for block in blocks]
+            blocks = [after for _, after in weighed]
+            for cells, _ in weighed:
+                for shard, part in split_cells(cells, histogram_shards):
+                    histogram[shard].append(part)
+            cutoffs = policy.cutoffs(level, earlier)
+            parts = [threshold_cells(merge_cells(pieces), cutoffs, draw) for pieces in histogram.values()]
+            if n == 1 or len(level):
+                earlier = complete_level(parts, level, earlier, policy, draw)
             if observe is not None:
-                observe(round_, blocks, released)
-        level = released if len(released) else EMPTY_LEVEL
+                observe(policy, blocks, earlier)
+        level = earlier if len(earlier) else EMPTY_LEVEL
+        first = level if n == 1 else first
         table = decode_grams(level, table, pruning) if len(level) else EMPTY_TABLE
         tables[n] = table
     return tables

@@ -1,17 +1,16 @@
-"""Pruning: which grams of a user's text belong to V_k."""
+"""ValidityFilter: which grams of a user's text belong to V_k."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import apache_beam as beam
 import numpy as np
 
+from dpngram.accounting.parameters import check_choice
 from dpngram.transforms.blocks.candidates import CandidateBlock, make_postings
-from dpngram.transforms.blocks.columns import Array, Block
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
-from dpngram.transforms.blocks.users import UserBlock
-from dpngram.transforms.policies.guide import guide
-from dpngram.transforms.side_inputs import for_sides
+from dpngram.transforms.blocks.users import Users
+from dpngram.transforms.context import ReleaseContext
+from dpngram.transforms.policies.guide import guide_weights
 
 __all__ = ["PRUNINGS", "ValidityFilter", "filter_valid"]
 
@@ -20,86 +19,100 @@ __all__ = ["PRUNINGS", "ValidityFilter", "filter_valid"]
 PRUNINGS = ("both", "single")
 
 
-def filter_valid(block: UserBlock | CandidateBlock, previous: Level, pruning: str) -> CandidateBlock:
-    """The postings of the k-grams that are valid, from the users or the postings of (k-1)-grams, and S_{k-1}.
+class ValidityFilter(beam.PTransform):
+    """Users -> CandidateBlock: the k-grams that each user may contribute at level k.
 
-    Every position learns which row of S_{k-1} starts there, if any. Under `both` a k-gram at p is valid exactly
-    when p and p+1 both hold one; an empty position closes each post, so p and p+1 are of one post.
+    The paper's CheckValidity(w, S_1, S_{k-1}): let w = xyz with single tokens x and z. Under `both` w is valid if x and
+    z are in S_1, and xy and yz in S_{k-1}. Under `single` it is valid if xy is in S_{k-1}, and z in S_1.
+
+    Both sets are side inputs, but S_1 is read only where S_{k-1} does not imply it. Every gram of S_{k-1} is made of
+    tokens of S_1, and its key holds the row of its last token in S_1; so under `both`, xy and yz in S_{k-1} are enough.
+    Under `single` nothing is known of z but its text: the block carries its users' token ids and digests, and they
+    are looked up in S_1. At level 2, S_1 *is* S_{k-1}. Level 1 has no filter: every token is a candidate.
+
+    Privacy: S_1 and S_{k-1} are public, so what a user may contribute is a function of the user's own text and of
+    earlier releases; nothing is released here. Windowing: the sets are those of the same window; a window without one
+    has an empty one.
+
+    Args:
+        context: has S_1 and S_{k-1}, see `ReleaseContext.after_level`.
+        pruning: "both" or "single".
     """
-    n = int(previous.n)
-    at = _rows_at(block, previous)
-    words = np.zeros(0, np.int32)
+
+    def __init__(self, context: ReleaseContext, pruning: str = "both") -> None:
+        super().__init__()
+        self._context, self._pruning = context, check_choice("pruning", pruning, PRUNINGS)
+
+    def expand(self, users: beam.PCollection[Users]) -> beam.PCollection[CandidateBlock]:
+        needs_first = self._pruning == "single" and self._context.levels > 1
+        sides = self._context.sides("previous", *(["first"] if needs_first else []))
+        return users | "Prune" >> beam.FlatMap(_prune, pruning=self._pruning, **sides)
+
+
+def _prune(
+    users: Users, pruning: str, previous: Level = EMPTY_LEVEL, first: Level = EMPTY_LEVEL
+) -> Iterator[CandidateBlock]:
+    if len(previous):  # an empty S_{k-1} makes V_k empty: no user has anything to give
+        valid = filter_valid(users, first if len(first) else previous, previous, pruning)
+        if len(valid.grams):
+            yield valid
+
+
+def filter_valid(users: Users, first: Level, previous: Level, pruning: str = "both") -> CandidateBlock:
+    """The valid k-grams of these users, as postings.
+
+    Every position learns which row of S_{k-1} starts there, if any. Under `both` a k-gram at p is valid exactly when
+    p and p+1 both hold one; an empty position closes each post, so p and p+1 are of one post.
+
+    The tokens 0 1 0 1 of one post, when S_1 has both tokens as its rows 0 and 1: three bigrams, two of them distinct.
+
+    >>> from dpngram.transforms.blocks.users import UserBlock
+    >>> tokens = np.array([[7, 7], [8, 8]], np.uint64)
+    >>> s1 = Level.first(np.array([0, 1, 2]), np.frombuffer(b"ab", np.uint8), tokens, np.array([9, 9]), 1.0, 1.0)
+    >>> users = UserBlock(user=np.array([5], np.uint64), user_start=np.array([0, 5], np.int32),
+    ...     ids=np.array([0, 1, 0, 1, 2], np.uint8), fingerprint=np.zeros(2, np.uint64), digests=tokens,
+    ...     token_offsets=np.array([0, 1, 2]), token_bytes=np.frombuffer(b"ab", np.uint8))
+    >>> bigrams = filter_valid(users, s1, s1)
+    >>> [(int(key) >> 32, int(key) & 0xFFFFFFFF) for key in bigrams.grams], bigrams.gram_start, bigrams.positions
+    ([(0, 1), (1, 0)], array([0, 2, 3], dtype=int32), array([0, 2, 1], dtype=int32))
+
+    Args:
+        users: at level 2 the UserBlock, later the candidates of level k-1.
+        first: S_1; read under `single` only.
+        previous: S_{k-1}, which is S_1 at level 2.
+        pruning: "both" or "single".
+    """
+    rows = users.rows_at(previous)  # of S_{k-1}, by position
+    carried = {}
     if pruning == "both":
-        held = at >= 0
-        positions = np.flatnonzero(held[:-1] & held[1:])
-        last = np.take(previous.last, np.take(at, positions + 1))
+        holds = rows >= 0
+        positions = np.flatnonzero(holds[:-1] & holds[1:])
+        last = np.take(previous.last, np.take(rows, positions + 1))
     else:
-        words = at if isinstance(block, UserBlock) else block.words
-        positions = np.flatnonzero(at[: len(at) - n] >= 0)
-        positions = positions[words[positions + n] >= 0]
-        last = words[positions + n]
+        ids, digests = users.tokens()
+        carried = {"token_ids": ids, "token_digests": digests}
+        row_of_token = np.append(first.find_tokens(digests), np.int32(-1))  # in S_1; the end of a post is in no level
+        positions = np.flatnonzero(rows[: len(rows) - previous.n] >= 0)
+        last = np.take(row_of_token, np.take(ids, positions + previous.n))
+        positions, last = positions[last >= 0], last[last >= 0]
     grams, gram_start, starts = make_postings(
-        np.take(at, positions),
+        np.take(rows, positions),
         last,
         positions.astype(np.int32),
-        rows=len(previous),
-        words=int(previous.words),
-        length=len(at),
+        prefixes=len(previous),
+        lasts=previous.vocabulary_size,
+        length=len(rows),
     )
-    factor = np.zeros(0, np.uint32)
-    if len(previous.left):  # policy plus: the rows of prefix and suffix are at hand, in each gram's first place
+    if previous.has_guide:  # the rows of prefix and suffix are at hand, in each gram's first place
         place = starts[gram_start[:-1]]
-        factor = guide(previous, np.take(at, place), np.take(at, place + 1))
+        carried["guide_weight"] = guide_weights(previous, np.take(rows, place), np.take(rows, place + 1))
     return CandidateBlock(
-        user=block.user,
-        user_start=block.user_start,
+        user=users.user,
+        user_start=users.user_start,
         grams=grams,
         gram_start=gram_start,
         positions=starts,
-        words=words,
-        guide=factor,
-        budget=block.budget,
-        allowance=block.allowance,
-        digests=np.zeros((0, 2), np.uint64),
-        token_offsets=np.zeros(1, np.int64),
-        token_bytes=np.zeros(0, np.uint8),
+        budget=users.budget,
+        allowance=users.allowance,
+        **carried,
     )
-
-
-def _rows_at(block: UserBlock | CandidateBlock, previous: Level) -> Array:
-    """The row of S_{k-1} that starts at each position, -1 where there is none."""
-    if isinstance(block, UserBlock):
-        return np.take(np.append(previous.find_tokens(block.digests), np.int32(-1)), block.ids)
-    at = np.full(block.length, -1, np.int32)
-    at[block.positions] = np.repeat(previous.find(block.grams), np.diff(block.gram_start))
-    return at
-
-
-class ValidityFilter(beam.PTransform):
-    """Users -> CandidateBlock: what each user may contribute at level k.
-
-    Level 2 takes the UserBlocks, with S_1; level k > 2 the candidates of level k-1, with S_{k-1}. Level 1 has no
-    filter: every token is a candidate.
-
-    Privacy: S_{k-1} is public, so what a user may contribute is a function of the user's own text and of earlier
-    releases; nothing is released here. Windowing: S_{k-1} of the same window; a window without one has an empty one.
-    """
-
-    def __init__(self, previous: beam.PCollection[Level], pruning: str = "both") -> None:
-        super().__init__()
-        self._previous, self._pruning = previous, pruning
-
-    def expand(self, users: beam.PCollection[Block]) -> beam.PCollection[CandidateBlock]:
-        side = beam.pvalue.AsSingleton(for_sides(self._previous, "Previous"), default_value=EMPTY_LEVEL)
-        return users | "Prune" >> beam.ParDo(_PruneDoFn(self._pruning), previous=side)
-
-
-class _PruneDoFn(beam.DoFn):
-    def __init__(self, pruning: str) -> None:
-        self._pruning = pruning
-
-    def process(self, block: Block, previous: Any = None) -> Iterator[CandidateBlock]:
-        if len(previous):  # an empty S_{k-1} makes V_k empty: no user has anything to give
-            pruned = filter_valid(block, previous, self._pruning)  # type: ignore[arg-type]
-            if len(pruned.grams):
-                yield pruned

@@ -21,9 +21,9 @@ from apache_beam.io.filesystems import FileSystems
 from dpngram.accounting import ExtractionPlan, ParameterError, guarantee_in_words, plan_document
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
 from dpngram.transforms import GramTable
+from dpngram.transforms.beam_workarounds import as_side
 from dpngram.transforms.blocks.grams import EMPTY_TABLE, empty_table
 from dpngram.transforms.randomness.noise_key import NoiseKeyError
-from dpngram.transforms.side_inputs import for_sides
 
 __all__ = ["MANIFEST", "WriteRelease", "WriteWindows", "read_manifest", "read_whole", "rows_path", "write_whole"]
 
@@ -103,10 +103,7 @@ class WriteWindows(beam.PTransform):
 
 
 def _sides(tables: dict[int, beam.PCollection[GramTable]]) -> dict[str, Any]:
-    return {
-        f"n{n}": beam.pvalue.AsSingleton(for_sides(table, f"Level{n}"), default_value=EMPTY_TABLE)
-        for n, table in tables.items()
-    }
+    return {f"n{n}": as_side(table, f"Level{n}", EMPTY_TABLE) for n, table in tables.items()}
 
 
 class _Writer:

@@ -12,24 +12,24 @@ from dpngram.accounting.parameters import check_choice, check_integer
 from dpngram.transforms.baselines.count_exactly import CountExactly, Tally
 from dpngram.transforms.baselines.named_grams import NamedGrams, digest_table, drop_long_users, gram_digests
 from dpngram.transforms.baselines.release_unions import ReleaseUnions, UnionRun
-from dpngram.transforms.bind_release import FingerprintUsers
+from dpngram.transforms.beam_workarounds import applied_label
+from dpngram.transforms.bind_release import BindContent, FingerprintUsers, choose_key
 from dpngram.transforms.blocks.grams import GramTable
 from dpngram.transforms.blocks.levels import Level
 from dpngram.transforms.blocks.users import UserBlock
-from dpngram.transforms.decode_grams import DecodeGrams
-from dpngram.transforms.extract import chain_levels, fresh_key
+from dpngram.transforms.context import ReleaseContext, histogram_shards
+from dpngram.transforms.decode_grams import decode_levels
+from dpngram.transforms.document_form import DocumentForm
+from dpngram.transforms.extract import chain_levels
 from dpngram.transforms.group_users import GroupUsers
-from dpngram.transforms.policies import make_policy
-from dpngram.transforms.prepare_posts import PreparePosts
+from dpngram.transforms.keyed_dofn import KeyedDoFn
+from dpngram.transforms.policies import make_rounds
+from dpngram.transforms.prepare_posts import PreparePosts, choose_tokenizer
 from dpngram.transforms.randomness.noise_key import KeyReference, Randomness, settings_digest
-from dpngram.transforms.randomness.prf import Prf
-from dpngram.transforms.tokenizers import make_tokenizer
 from dpngram.transforms.validity_filter import PRUNINGS
 from dpngram.transforms.windowing import check_windowing, window_name
 
 __all__ = ["CompareSystems", "ComparedRun"]
-
-_BLOCKS_PER_SHARD = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,17 +72,17 @@ class CompareSystems(beam.PTransform):
     ) -> None:
         super().__init__()
         if not runs or len({run.label for run in runs}) != len(runs):
-            raise ParameterError("runs must be at least one, with a label of its own for each.")
+            raise ParameterError("runs must be at least one, each with a different label.")
         self._runs = list(runs)
         for run in self._runs:
             check_choice("pruning", run.pruning, PRUNINGS)
             if isinstance(run.plan, ExtractionPlan):
-                make_policy(run.plan, run.pruning)
-        if sentences and user_per_document:
-            raise ParameterError("sentences must be off when every document is a user: a sentence would become one.")
-        self._tokenizer = make_tokenizer(tokenizer, sentences)
-        self._noise_key = None if noise_key is None else KeyReference.parse(noise_key)
-        self._release, self._user_per_document = release, user_per_document
+                make_rounds(run.plan, run.pruning)
+        self._form = DocumentForm(user_per_document=user_per_document)
+        self._tokenizer = choose_tokenizer(tokenizer, sentences, self._form)
+        if noise_key is not None:
+            KeyReference.parse(noise_key)  # an error here rather than when the graph is built
+        self._noise_key, self._release = noise_key, release
         self._shards = check_integer("shards", shards, 1, 1 << 20)
         self._max_user_tokens = max_user_tokens
         if max_user_tokens is not None:
@@ -94,7 +94,7 @@ class CompareSystems(beam.PTransform):
         """What determines the users' text besides the data."""
         return {
             "tokenizer": self._tokenizer.spec,
-            "user_per_document": self._user_per_document,
+            "user_per_document": self._form.user_per_document,
             "max_user_tokens": self._max_user_tokens,
         }
 
@@ -102,23 +102,18 @@ class CompareSystems(beam.PTransform):
         check_windowing(documents)
         if documents.windowing.windowfn != GlobalWindows():
             raise ParameterError("windows must be global in a comparison: it is one set of tables.")
-        key = self._noise_key or fresh_key(documents.pipeline)
-        key.create_if_missing()
-        application = documents.pipeline._current_transform().full_label
+        key = choose_key(documents.pipeline, self._noise_key)
+        application = applied_label(documents.pipeline)
         naming = Randomness(key, self._release, application, settings_digest(self.settings()))
-        fields: dict[str, Any] = {
-            "user_field": "user",
-            "text_field": "text",
-            "user_per_document": self._user_per_document,
-        }
         users = (
             documents
-            | "PreparePosts" >> PreparePosts(self._tokenizer, naming, self._shards, **fields)  # posts
-            | "GroupUsers" >> GroupUsers(naming, user_per_document=self._user_per_document)  # users
+            | "PreparePosts"
+            >> PreparePosts(self._tokenizer, naming, form=self._form, shards=self._shards)  # (shard, PostBlock)
+            | "GroupUsers" >> GroupUsers(naming, user_per_document=self._form.user_per_document)  # UserBlock
         )
         everybody = users
         if self._max_user_tokens is not None:
-            users = users | "LimitUsers" >> beam.ParDo(_LimitUsersDoFn(self._max_user_tokens))
+            users = users | "LimitUsers" >> beam.FlatMap(_limit_users, self._max_user_tokens)
         content = users | "Fingerprint" >> FingerprintUsers()  # (0, fingerprint)
 
         sizes, released = [], []  # tallies of each release; ((run, n), grams) of those that are followed
@@ -134,8 +129,7 @@ class CompareSystems(beam.PTransform):
             if isinstance(run.plan, UnionPlan)
         }
         if unions:
-            shards = -(-self._shards // _BLOCKS_PER_SHARD)
-            grams = users | "Unions" >> _ReleaseUnionRuns(unions, content, naming, shards)
+            grams = users | "Unions" >> _ReleaseUnionRuns(unions, content, naming, histogram_shards(self._shards))
             sizes.append(grams | "UnionSizes" >> beam.Map(_gram_size))
             released.append(grams | "FollowedUnions" >> beam.Filter(_is_followed, self._followed))
         for number, run in enumerate(self._runs):
@@ -150,7 +144,7 @@ class CompareSystems(beam.PTransform):
             return summed, None
         followed = released | "AllReleased" >> beam.Flatten()
         max_n = max(_longest(run.plan) for run in self._runs)
-        shards = -(-self._shards // _BLOCKS_PER_SHARD)
+        shards = histogram_shards(self._shards)
         exact = users | "CountExactly" >> CountExactly(naming, max_n, self._anonymity, followed, shards, everybody)
         return summed, exact
 
@@ -167,9 +161,9 @@ class _ExtractRun(beam.PTransform):
     def expand(self, users: beam.PCollection[UserBlock]) -> Any:  # {n: PCollection[Level]}
         if not isinstance(self._run.plan, ExtractionPlan):
             raise TypeError(f"plan must be one of an extraction, got {type(self._run.plan).__name__}.")
-        policy = make_policy(self._run.plan, self._run.pruning)
-        binding = self._content | "Bind" >> beam.ParDo(_BindDoFn({0: self._randomness})) | beam.Values()
-        return chain_levels(users, binding, policy, self._randomness, self._run.pruning, self._shards)
+        binding = self._content | "Bind" >> BindContent(self._randomness)
+        context = ReleaseContext.begin(binding, self._randomness, blocks=self._shards)
+        return chain_levels(users, make_rounds(self._run.plan, self._run.pruning), context)
 
 
 class _ReleaseUnionRuns(beam.PTransform):
@@ -202,26 +196,18 @@ class _NameReleased(beam.PTransform):
     def expand(
         self, levels: dict[int, beam.PCollection[Level]]
     ) -> beam.PCollection[tuple[tuple[int, int], NamedGrams]]:
-        table, tables = None, []
-        for n, level in levels.items():
-            table = level | f"Decode{n}" >> DecodeGrams(table, self._pruning)
-            tables.append(table)
+        tables = tuple(decode_levels(levels, self._pruning).values())
         return tables | "AllLevels" >> beam.Flatten() | "Digest" >> beam.ParDo(_DigestDoFn(self._run, self._naming))
 
 
-class _DigestDoFn(beam.DoFn):
-    _tokens: Prf
-
+class _DigestDoFn(KeyedDoFn):
     def __init__(self, run: int, naming: Randomness) -> None:
-        self._run, self._naming = run, naming
-
-    def setup(self) -> None:
-        self._source = self._naming.open()
-        self._tokens = self._source.digest("token")
+        super().__init__(naming)
+        self._run = run
 
     def process(self, table: GramTable) -> Iterator[tuple[tuple[int, int], NamedGrams]]:
-        n = int(table.n)
-        yield (self._run, n), digest_table(table, self._tokens, gram_digests(self._source, n))
+        grams = digest_table(table, self._source.digest("token"), gram_digests(self._source, table.n))
+        yield (self._run, table.n), grams
 
 
 class _BindDoFn(beam.DoFn):
@@ -238,14 +224,10 @@ class _BindDoFn(beam.DoFn):
             yield place, source.bind(window_name(window), content[1])
 
 
-class _LimitUsersDoFn(beam.DoFn):
-    def __init__(self, most: int) -> None:
-        self._most = most
-
-    def process(self, block: UserBlock) -> Iterator[UserBlock]:
-        kept = drop_long_users(block, self._most)
-        if kept is not None:
-            yield kept
+def _limit_users(block: UserBlock, most: int) -> Iterator[UserBlock]:
+    kept = drop_long_users(block, most)
+    if kept is not None:
+        yield kept
 
 
 def _gram_size(named: tuple[tuple[int, int], NamedGrams]) -> Tally:
@@ -254,7 +236,7 @@ def _gram_size(named: tuple[tuple[int, int], NamedGrams]) -> Tally:
 
 
 def _level_size(level: Level, run: int) -> Tally:
-    return ("released", run, int(level.n), 0), len(level)
+    return ("released", run, level.n, 0), len(level)
 
 
 def _is_followed(named: tuple[tuple[int, int], NamedGrams], followed: set[int]) -> bool:

@@ -11,7 +11,8 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
-from dpngram.transforms.baselines.named_grams import NamedGrams, gram_digests, name_grams
+from dpngram.transforms.baselines.named_grams import NamedGrams, NamingDoFn, name_grams
+from dpngram.transforms.beam_workarounds import with_element_type
 from dpngram.transforms.blocks.candidates import CandidateBlock
 from dpngram.transforms.blocks.cells import CellBlock, merge_cells, split_cells, weighted_cells
 from dpngram.transforms.blocks.columns import Array, Block, register_block
@@ -19,9 +20,8 @@ from dpngram.transforms.blocks.levels import find_digests
 from dpngram.transforms.blocks.users import UserBlock
 from dpngram.transforms.policies.clipping import distinct_pairs, sum_by_gram
 from dpngram.transforms.randomness.noise_key import Randomness
-from dpngram.transforms.randomness.prf import Prf
 
-__all__ = ["CountExactly", "HeldGrams", "Tally", "count_users", "tally_cells", "tally_sequences", "tally_users"]
+__all__ = ["CountExactly", "GramUsers", "Tally", "count_users", "tally_cells", "tally_sequences", "tally_users"]
 
 # ((kind, run or -1, n or 0, K or 0), count); counts under one name add up.
 Tally = tuple[tuple[str, int, int, int], int]
@@ -29,20 +29,14 @@ Tally = tuple[tuple[str, int, int, int], int]
 
 @register_block
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class HeldGrams(Block):
+class GramUsers(Block):
     """Grams of one length and how many users have them. Most grams have one user, so it is kept small."""
 
     digests: Array  # (grams, 2) uint64, sorted by their first halves
     users: Array  # int64
 
     def cells(self) -> CellBlock:
-        return CellBlock(
-            keys=self.digests[:, 0],
-            weight=self.users,
-            digests=self.digests,
-            token_offsets=np.zeros(1, np.int64),
-            token_bytes=np.zeros(0, np.uint8),
-        )
+        return CellBlock(keys=self.digests[:, 0], weight=self.users, digests=self.digests)
 
 
 def count_users(grams: CandidateBlock) -> Array:
@@ -54,7 +48,7 @@ def count_users(grams: CandidateBlock) -> Array:
 def tally_users(block: UserBlock) -> Iterator[Tally]:
     """Users and posts of a block. A post without a token is none."""
     yield ("users", -1, 0, 0), len(block)
-    yield ("posts", -1, 0, 0), int((~block.held()).sum())
+    yield ("posts", -1, 0, 0), int((~block.occupied()).sum())
 
 
 def tally_sequences(n: int, grams: CandidateBlock) -> Tally:
@@ -103,26 +97,25 @@ class CountExactly(beam.PTransform):
         counted = users | "Count" >> beam.ParDo(_CountDoFn(self._naming, self._max_n, self._shards)).with_outputs(
             _CountDoFn.TALLIES, main=_CountDoFn.CELLS
         )
-        cells, tallies = counted[_CountDoFn.CELLS], counted[_CountDoFn.TALLIES]
-        cells.element_type = beam.typehints.Tuple[beam.typehints.Tuple[int, int], HeldGrams]
+        tallies = counted[_CountDoFn.TALLIES]
+        cells = with_element_type(
+            counted[_CountDoFn.CELLS], beam.typehints.Tuple[beam.typehints.Tuple[int, int], GramUsers]
+        )
         compared = (
             cells
             | "ByShard" >> beam.GroupByKey()  # (n, shard) -> grams of all blocks, with their numbers of users
-            | "Compare" >> beam.ParDo(_TallyDoFn(self._anonymity), released=beam.pvalue.AsIter(self._released))
+            | "Compare" >> beam.FlatMap(_tally, self._anonymity, released=beam.pvalue.AsIter(self._released))
         )
         users_and_posts = self._everybody | "Users" >> beam.FlatMap(tally_users)
         return (tallies, users_and_posts, compared) | "All" >> beam.Flatten() | "Add" >> beam.CombinePerKey(sum)
 
 
-class _CountDoFn(beam.DoFn):
+class _CountDoFn(NamingDoFn):
     CELLS, TALLIES = "cells", "tallies"
-    _prfs: list[Prf]
 
     def __init__(self, naming: Randomness, max_n: int, shards: int) -> None:
-        self._naming, self._max_n, self._shards = naming, max_n, shards
-
-    def setup(self) -> None:
-        self._prfs = gram_digests(self._naming.open(), self._max_n)
+        super().__init__(naming, max_n)
+        self._shards = shards
 
     def process(self, block: UserBlock) -> Iterator[Any]:
         yield beam.pvalue.TaggedOutput(self.TALLIES, (("counted", -1, 0, 0), len(block)))
@@ -130,17 +123,13 @@ class _CountDoFn(beam.DoFn):
             yield beam.pvalue.TaggedOutput(self.TALLIES, tally_sequences(n, grams))
             if len(grams.grams):
                 for shard, cells in split_cells(weighted_cells(grams, count_users(grams)), self._shards):
-                    yield (n, shard), HeldGrams(digests=cells.digests, users=cells.weight)
+                    yield (n, shard), GramUsers(digests=cells.digests, users=cells.weight)
 
 
-class _TallyDoFn(beam.DoFn):
-    def __init__(self, anonymity: tuple[int, ...]) -> None:
-        self._anonymity = anonymity
-
-    def process(
-        self, shard: tuple[tuple[int, int], Iterable[HeldGrams]], released: Iterable[Any] = ()
-    ) -> Iterator[Tally]:
-        (n, _), parts = shard
-        cells = merge_cells([part.cells() for part in parts])
-        mine = [(run, grams) for (run, length), grams in released if length == n]
-        yield from tally_cells(n, cells, mine, self._anonymity)
+def _tally(
+    shard: tuple[tuple[int, int], Iterable[GramUsers]], anonymity: tuple[int, ...], released: Iterable[Any] = ()
+) -> Iterator[Tally]:
+    (n, _), parts = shard
+    cells = merge_cells([part.cells() for part in parts])
+    mine = [(run, grams) for (run, length), grams in released if length == n]
+    yield from tally_cells(n, cells, mine, anonymity)

@@ -2,7 +2,7 @@
 
 A gram is named by a keyed 128-bit digest, rolled from that of its prefix and that of its last token, under a key of its
 own for each length. Two of N grams agree with probability N^2/2^129, and nobody without the key can look for such a
-pair: 10^12 grams of one corpus are told apart but for a chance of 10^-14. Grams themselves are never written out.
+pair. For 10^12 n-grams the probability of any collision is below 10^-14. Grams themselves are never written out.
 """
 
 import dataclasses
@@ -14,13 +14,13 @@ import pyarrow as pa
 from dpngram.transforms.blocks.candidates import CandidateBlock, all_tokens, make_postings
 from dpngram.transforms.blocks.columns import Array, Block, binary_array, register_block, split_binary
 from dpngram.transforms.blocks.grams import GramTable
+from dpngram.transforms.blocks.levels import unpack_keys
 from dpngram.transforms.blocks.users import UserBlock
-from dpngram.transforms.randomness.noise_key import KeySource
+from dpngram.transforms.keyed_dofn import KeyedDoFn
+from dpngram.transforms.randomness.noise_key import KeySource, Randomness
 from dpngram.transforms.randomness.prf import Prf
 
-__all__ = ["NamedGrams", "digest_table", "drop_long_users", "gram_digests", "join_lengths", "name_grams"]
-
-_LAST = np.uint64(0xFFFFFFFF)
+__all__ = ["NamedGrams", "NamingDoFn", "digest_table", "drop_long_users", "gram_digests", "join_lengths", "name_grams"]
 
 
 @register_block
@@ -39,6 +39,20 @@ def gram_digests(source: KeySource, max_n: int) -> list[Prf]:
     return [source.digest(f"gram {n}") for n in range(2, max_n + 1)]
 
 
+class NamingDoFn(KeyedDoFn):
+    """A DoFn that names grams of up to `max_n` tokens, by `self._prfs`."""
+
+    _prfs: list[Prf]
+
+    def __init__(self, naming: Randomness, max_n: int) -> None:
+        super().__init__(naming)
+        self._max_n = max_n
+
+    def setup(self) -> None:
+        super().setup()
+        self._prfs = gram_digests(self._source, self._max_n)
+
+
 def name_grams(block: UserBlock, prfs: Sequence[Prf]) -> Iterator[CandidateBlock]:
     """For n = 1, 2, ..., len(prfs) + 1 the postings of every n-gram of the block. No gram crosses the end of a post."""
     first = all_tokens(block)
@@ -54,11 +68,11 @@ def name_grams(block: UserBlock, prfs: Sequence[Prf]) -> Iterator[CandidateBlock
             np.take(at, positions),
             np.take(block.ids, positions + (n - 1)),
             positions,
-            rows=len(grams.grams),
-            words=len(block.digests),
+            prefixes=len(grams.grams),
+            lasts=len(block.digests),
             length=grams.length,
         )
-        prefix, last = (keys >> np.uint64(32)).astype(np.int64), (keys & _LAST).astype(np.int64)
+        prefix, last = unpack_keys(keys)
         digests = prf.pairs(np.take(grams.digests, prefix, axis=0), np.take(block.digests, last, axis=0))
         grams = dataclasses.replace(
             grams, grams=digests[:, 0], gram_start=gram_start, positions=starts, digests=digests
@@ -84,7 +98,7 @@ def digest_table(table: GramTable, tokens: Prf, prfs: Sequence[Prf]) -> NamedGra
     """Released grams under the names that `name_grams` gives them. `tokens` names single tokens."""
     words = tokens.strings(table.token_offsets, table.token_bytes)
     digests = np.take(words, table.tokens[:, 0], axis=0)
-    for place, prf in enumerate(prfs[: int(table.n) - 1], 1):
+    for place, prf in enumerate(prfs[: table.n - 1], 1):
         digests = prf.pairs(digests, np.take(words, table.tokens[:, place], axis=0))
     return NamedGrams(digests=digests)
 
@@ -94,8 +108,8 @@ def drop_long_users(block: UserBlock, most: int) -> UserBlock | None:
 
     Privacy: whether a user stays depends on the user's own text.
     """
-    held = block.held()
-    tokens = np.add.reduceat(held, block.user_start[:-1], dtype=np.int64)
+    occupied = block.occupied()
+    tokens = np.add.reduceat(occupied, block.user_start[:-1], dtype=np.int64)
     kept = tokens <= most
     if kept.all():
         return block
@@ -106,7 +120,7 @@ def drop_long_users(block: UserBlock, most: int) -> UserBlock | None:
     ids = block.ids[mine].astype(np.int64)
     present = np.zeros(len(block.digests) + 1, bool)
     present[ids] = True
-    present[-1] = False  # the end of a post is no token
+    present[-1] = False  # the end of a post is not a token
     rows = np.flatnonzero(present)
     renumbered = np.full(len(present), len(rows), np.int64)
     renumbered[rows] = np.arange(len(rows))

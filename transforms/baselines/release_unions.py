@@ -13,7 +13,7 @@ import apache_beam as beam
 import numpy as np
 
 from dpngram.accounting import UnionPlan, UnionQuery
-from dpngram.transforms.baselines.named_grams import NamedGrams, gram_digests, join_lengths, name_grams
+from dpngram.transforms.baselines.named_grams import NamedGrams, NamingDoFn, gram_digests, join_lengths, name_grams
 from dpngram.transforms.blocks.candidates import CandidateBlock
 from dpngram.transforms.blocks.cells import CellBlock, split_cells, weighted_cells
 from dpngram.transforms.blocks.columns import Array, Block, register_block
@@ -26,7 +26,7 @@ from dpngram.transforms.policies.strata import Strata
 from dpngram.transforms.randomness.noise import Noise
 from dpngram.transforms.randomness.noise_key import KeySource, Randomness
 from dpngram.transforms.randomness.prf import Prf
-from dpngram.transforms.sum_cells import MergeCells
+from dpngram.transforms.sum_cells import SumCells
 from dpngram.transforms.windowing import window_name
 
 __all__ = ["Ceilings", "ReleaseUnions", "UnionRun", "add_ceilings", "bucket_weights", "union_cells", "union_cutoffs"]
@@ -114,8 +114,8 @@ class ReleaseUnions(beam.PTransform):
     """UserBlock -> ((run, n), NamedGrams): what each run's set unions release, by length; several parts for each.
 
     Privacy: each run is (epsilon, delta)-DP by its plan: users give vectors of L2 norm at most 1 to each query
-    (`equal_weights`), every cell gets keyed Gaussian noise of the run's own, and rho hides what only one user
-    has. The number of parts, and which shard a gram lies in, are not to be shown. `bindings` holds (run, binding).
+    (`equal_weights`), every cell gets keyed Gaussian noise that no other run shares, and rho hides what only one user
+    has. The number of parts, and which shard a gram is in, must not be shown. `bindings` holds (run, binding).
     """
 
     def __init__(
@@ -142,22 +142,12 @@ class ReleaseUnions(beam.PTransform):
                 bindings=bindings,
                 ceilings=beam.pvalue.AsDict(ceilings),
             )  # ((run, n, shard), cells of one block)
-            | "Sum" >> beam.CombinePerKey(MergeCells())  # ((run, n, shard), cells of all users)
+            | "Sum" >> SumCells()  # ((run, n, shard), cells of all users)
             | "Release" >> beam.ParDo(_ReleaseDoFn(self._runs), bindings=bindings)
         )
 
 
-class _NamingDoFn(beam.DoFn):
-    _prfs: list[Prf]
-
-    def __init__(self, naming: Randomness, max_n: int) -> None:
-        self._naming, self._max_n = naming, max_n
-
-    def setup(self) -> None:
-        self._prfs = gram_digests(self._naming.open(), self._max_n)
-
-
-class _CeilingsDoFn(_NamingDoFn):
+class _CeilingsDoFn(NamingDoFn):
     def __init__(self, naming: Randomness, max_n: int, cap: int) -> None:
         super().__init__(naming, max_n)
         self._cap = cap

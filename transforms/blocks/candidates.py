@@ -9,35 +9,37 @@ import dataclasses
 import numpy as np
 import pyarrow as pa
 
-from dpngram.transforms.blocks.columns import Array, Block, binary_array, register_block, split_binary
+from dpngram.transforms.blocks.columns import (
+    Array,
+    binary_array,
+    empty_column,
+    register_block,
+    run_starts,
+    split_binary,
+)
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level, pack_keys
-from dpngram.transforms.blocks.users import UserBlock
+from dpngram.transforms.blocks.users import UserBlock, Users
 
 __all__ = ["CandidateBlock", "all_tokens", "make_postings", "open_candidates"]
 
 
 @register_block
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CandidateBlock(Block):
+class CandidateBlock(Users):
     """The users of a `UserBlock`, and the grams of level k that they may contribute."""
 
-    user: Array  # uint64, one per user
-    user_start: Array  # int32, users + 1: ranges of positions
     grams: Array  # uint64, sorted, distinct: keys; at level 1 the first halves of token digests, in any order
     gram_start: Array  # int32, grams + 1: ranges of `positions`
     positions: Array  # int32: where each gram starts, ascending within a gram
-    words: Array  # int32 per position, the row in S_1 or -1; empty unless one-side pruning needs it
-    # Policy plus only, empty otherwise:
-    guide: Array  # uint32, one per gram: lambda in units of 2^-16; see guide.py
-    budget: Array  # uint64, one per user: what is left; see budgets.py
-    allowance: Array  # uint64, one per user: what this level may spend of it
-    # Level 1 only, empty afterwards: the tokens behind `grams`.
-    digests: Array
-    token_offsets: Array
-    token_bytes: Array
-
-    def __len__(self) -> int:
-        return len(self.user)
+    # uint32, one per gram: lambda in units of 2^-16; empty where the policy has no guide (see policies/guide.py)
+    guide_weight: Array = empty_column(np.uint32)
+    # One-side pruning only: `ids` and `digests` of the UserBlock, to look the tokens up in S_1.
+    token_ids: Array = empty_column(np.uint8)
+    token_digests: Array = empty_column(np.uint64, shape=(0, 2))
+    # Level 1 only: the tokens behind `grams`. (Baselines keep the digests at every level.)
+    digests: Array = empty_column(np.uint64, shape=(0, 2))
+    token_offsets: Array = empty_column(np.int64, shape=(1,))
+    token_bytes: Array = empty_column(np.uint8)
 
     @property
     def length(self) -> int:
@@ -49,42 +51,51 @@ class CandidateBlock(Block):
         rows = np.repeat(np.arange(len(self.user), dtype=np.int32), np.diff(self.user_start))
         return np.take(rows, self.positions)
 
-    def held(self) -> Array:
-        """Which positions hold a candidate."""
-        held = np.zeros(self.length, bool)
-        held[self.positions] = True
-        return held
+    def occupied(self) -> Array:
+        occupied = np.zeros(self.length, bool)
+        occupied[self.positions] = True
+        return occupied
+
+    def rows_at(self, level: Level) -> Array:
+        rows = np.full(self.length, -1, np.int32)
+        rows[self.positions] = np.repeat(level.find(self.grams), np.diff(self.gram_start))
+        return rows
+
+    def tokens(self) -> tuple[Array, Array]:
+        return self.token_ids, self.token_digests
 
 
-def open_candidates(block: UserBlock | CandidateBlock, released: Level) -> CandidateBlock:
+def open_candidates(users: Users, earlier: Level) -> CandidateBlock:
     """What these users may still contribute at this level: all but what its earlier rounds have released."""
-    if isinstance(block, UserBlock):
-        return all_tokens(block, released)
-    if not len(released):
-        return block
-    fresh = released.find(block.grams) < 0
-    counts = np.diff(block.gram_start)
+    if isinstance(users, UserBlock):
+        return all_tokens(users, earlier)
+    if not isinstance(users, CandidateBlock):
+        raise TypeError(f"users must be a UserBlock or a CandidateBlock, got {type(users).__name__}.")
+    if not len(earlier):
+        return users
+    fresh = earlier.find(users.grams) < 0
+    counts = np.diff(users.gram_start)
     return dataclasses.replace(
-        block,
-        grams=block.grams[fresh],
+        users,
+        grams=users.grams[fresh],
         gram_start=np.append(0, np.cumsum(counts[fresh])).astype(np.int32),
-        positions=block.positions[np.repeat(fresh, counts)],
-        guide=block.guide[fresh] if len(block.guide) else block.guide,
+        positions=users.positions[np.repeat(fresh, counts)],
+        guide_weight=users.guide_weight[fresh] if len(users.guide_weight) else users.guide_weight,
     )
 
 
-def all_tokens(block: UserBlock, released: Level = EMPTY_LEVEL) -> CandidateBlock:
+def all_tokens(block: UserBlock, earlier: Level = EMPTY_LEVEL) -> CandidateBlock:
     """Level 1: every token is a candidate, unless it is released already."""
     ids, digests = block.ids, block.digests
     offsets, data = block.token_offsets, block.token_bytes
-    held = block.held()
-    if len(released):
-        fresh = released.find_tokens(digests) < 0
+    occupied = block.occupied()
+    if len(earlier):
+        fresh = earlier.find_tokens(digests) < 0
         renumbered = np.append(np.cumsum(fresh) - 1, 0)
-        held &= np.append(fresh, False)[ids]
+        occupied &= np.append(fresh, False)[ids]
         ids, digests = renumbered[ids], digests[fresh]
         offsets, data = split_binary(binary_array(offsets, data).take(pa.array(np.flatnonzero(fresh))))
-    positions = np.flatnonzero(held).astype(np.int32)
+    positions = np.flatnonzero(occupied).astype(np.int32)
     _, gram_start, positions = _sorted_postings(
         np.take(ids, positions).astype(np.uint64), len(digests), positions, len(block.ids)
     )
@@ -94,8 +105,6 @@ def all_tokens(block: UserBlock, released: Level = EMPTY_LEVEL) -> CandidateBloc
         grams=digests[:, 0],  # every row of the dictionary occurs
         gram_start=gram_start,
         positions=positions,
-        words=np.zeros(0, np.int32),
-        guide=np.zeros(0, np.uint32),
         budget=block.budget,
         allowance=block.allowance,
         digests=digests,
@@ -105,21 +114,33 @@ def all_tokens(block: UserBlock, released: Level = EMPTY_LEVEL) -> CandidateBloc
 
 
 def make_postings(
-    prefix: Array, last: Array, positions: Array, rows: int, words: int, length: int
+    prefix: Array, last: Array, positions: Array, *, prefixes: int, lasts: int, length: int
 ) -> tuple[Array, Array, Array]:
-    """Sorted (keys, ranges, positions) from one entry per position; `rows` and `words` bound prefix and last.
+    """Sorted (keys, ranges, positions) from one entry per position.
 
-    Gram and position are packed into one 64-bit word, so that one sort does it. Where they do not fit, prefixes and
+    A bigram (7, 2) that starts at positions 0 and 4, and (7, 1) at position 2:
+
+    >>> keys, ranges, positions = make_postings(
+    ...     np.array([7, 7, 7]), np.array([2, 1, 2]), np.array([0, 2, 4], np.int32), prefixes=8, lasts=3, length=6)
+    >>> [(int(key) >> 32, int(key) & 0xFFFFFFFF) for key in keys], ranges, positions
+    ([(7, 1), (7, 2)], array([0, 1, 3], dtype=int32), array([2, 0, 4], dtype=int32))
+
+    Args:
+        prefix: the row of the gram's prefix, all below `prefixes`.
+        last: the row of the gram's last token, all below `lasts`.
+        positions: where the gram starts, ascending, all below `length`.
+
+    Gram and position are packed into one 64-bit number, so that one sort does it. Where they do not fit, prefixes and
     last tokens are first renumbered within the block, which keeps their order.
     """
-    renumber = _bits(rows) + _bits(words) + _bits(length) > 64
+    renumber = _bits(prefixes) + _bits(lasts) + _bits(length) > 64
     if renumber:
         prefix_names, prefix = _renumber(prefix)
         last_names, last = _renumber(last)
-        rows, words = len(prefix_names), len(last_names)
-    shift = np.uint64(_bits(words))
+        prefixes, lasts = len(prefix_names), len(last_names)
+    shift = np.uint64(_bits(lasts))
     gram = (prefix.astype(np.uint64) << shift) | last.astype(np.uint64)
-    grams, gram_start, positions = _sorted_postings(gram, 1 << (_bits(rows) + _bits(words)), positions, length)
+    grams, gram_start, positions = _sorted_postings(gram, 1 << (_bits(prefixes) + _bits(lasts)), positions, length)
     parent, child = grams >> shift, grams & ((np.uint64(1) << shift) - np.uint64(1))
     if renumber:
         parent, child = prefix_names[parent.astype(np.int64)], last_names[child.astype(np.int64)]
@@ -133,16 +154,16 @@ def _sorted_postings(gram: Array, grams: int, positions: Array, length: int) -> 
         packed.sort()
         gram = packed >> shift
         positions = (packed & ((np.uint64(1) << shift) - np.uint64(1))).astype(np.int32)
-    else:  # more distinct pairs than a word can name: slower, but right
+    else:  # more distinct pairs than 64 bits can name: slower, but right
         order = np.argsort(gram, kind="stable")
         gram, positions = gram[order], positions[order]
-    first = np.flatnonzero(np.append(True, gram[1:] != gram[:-1])[: len(gram)])
+    first = np.flatnonzero(run_starts(gram))
     return gram[first], np.append(first, len(gram)).astype(np.int32), positions
 
 
 def _renumber(values: Array) -> tuple[Array, Array]:
     ordered = np.sort(values)
-    names = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+    names = ordered[run_starts(ordered)]
     return names, np.searchsorted(names, values)
 
 

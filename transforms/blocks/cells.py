@@ -7,12 +7,17 @@ import numpy as np
 import pyarrow as pa
 
 from dpngram.transforms.blocks.candidates import CandidateBlock
-from dpngram.transforms.blocks.columns import Array, Block, binary_array, register_block, split_binary
+from dpngram.transforms.blocks.columns import (
+    Array,
+    Block,
+    binary_array,
+    empty_column,
+    register_block,
+    run_starts,
+    split_binary,
+)
 
-__all__ = ["CellBlock", "merge_cells", "split_cells", "weighted_cells"]
-
-
-_MIX = np.uint64(0x9E3779B97F4A7C15)
+__all__ = ["CellBlock", "hash_keys", "merge_cells", "split_cells", "weighted_cells"]
 
 
 @register_block
@@ -22,9 +27,11 @@ class CellBlock(Block):
 
     keys: Array  # uint64, sorted
     weight: Array  # int64, positive, in units of 2^-32
-    digests: Array  # (cells, 2) uint64 at level 1 and in set unions, else empty; their first halves are the keys
-    token_offsets: Array  # level 1 only
-    token_bytes: Array
+    # (cells, 2) uint64 at level 1 and in set unions; their first halves are the keys
+    digests: Array = empty_column(np.uint64, shape=(0, 2))
+    # Level 1 only:
+    token_offsets: Array = empty_column(np.int64, shape=(1,))
+    token_bytes: Array = empty_column(np.uint8)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -54,7 +61,7 @@ class CellBlock(Block):
 
 
 def weighted_cells(block: CandidateBlock, weight: Array) -> CellBlock:
-    """The grams of a block with these weights, sorted; a gram that every user clipped away is no cell."""
+    """The grams of a block with these weights, sorted. A gram that every user clipped away has no cell."""
     cells = CellBlock(
         keys=block.grams,
         weight=weight,
@@ -68,12 +75,18 @@ def weighted_cells(block: CandidateBlock, weight: Array) -> CellBlock:
     return cells if weight.all() else cells.take(np.flatnonzero(weight))
 
 
+def hash_keys(keys: Array) -> Array:
+    """Keys, mixed: for spreading and comparing them, not for hiding them."""
+    mixed: Array = keys * np.uint64(0x9E3779B97F4A7C15)
+    return mixed
+
+
 def split_cells(cells: CellBlock, shards: int) -> Iterator[tuple[int, CellBlock]]:
     """Cuts cells by a hash of their key; each part stays sorted."""
     if shards == 1:
         yield 0, cells
         return
-    shard = ((cells.keys * _MIX) >> np.uint64(32)) % np.uint64(shards)
+    shard = (hash_keys(cells.keys) >> np.uint64(32)) % np.uint64(shards)
     order = np.argsort(shard.astype(np.uint16 if shards <= 1 << 16 else np.uint64), kind="stable")
     ends = np.cumsum(np.bincount(shard.astype(np.int64), minlength=shards))
     for number, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
@@ -89,14 +102,14 @@ def merge_cells(blocks: Sequence[CellBlock]) -> CellBlock:
     weight = np.concatenate([block.weight for block in blocks])
     order = np.argsort(keys, kind="stable")  # merges sorted runs
     keys = keys[order]
-    first = np.append(True, keys[1:] != keys[:-1])[: len(keys)]
+    first = run_starts(keys)
     if blocks[0].has_digests:
         digests = np.concatenate([block.digests for block in blocks])
         second = digests[order, 1]
         if (~first[1:] & (second[1:] != second[:-1])).any():  # two tokens share half of their digests
             order = np.lexsort((digests[:, 1], digests[:, 0]))
             keys, second = digests[order, 0], digests[order, 1]
-            first = np.append(True, (keys[1:] != keys[:-1]) | (second[1:] != second[:-1]))
+            first = run_starts(keys) | run_starts(second)
     starts = np.flatnonzero(first)
     total = np.add.reduceat(weight[order], starts)
     if not blocks[0].has_digests:

@@ -1,8 +1,9 @@
 """Blocks of columns, and the one coder that carries them between workers.
 
-A block is a frozen dataclass whose fields are numpy arrays. Its bytes are a magic word with a format version, a
-JSON header (class, and name, dtype, shape and packed size of each column) and the buffers, each aligned to eight
-bytes. Decoding runs no code from the bytes: a runner, a restart or another worker reads the same.
+A block is a frozen dataclass whose fields are numpy arrays, or plain ints and floats. Its bytes are a magic word with a
+format version, a JSON header (class; name, dtype, shape and packed size of each column; the plain values) and the
+buffers, each aligned to eight bytes. Decoding runs no code from the bytes: a runner, a restart or another worker reads
+the same.
 """
 
 import dataclasses
@@ -15,9 +16,19 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["Block", "BlockCoder", "binary_array", "register_block", "split_binary"]
+__all__ = [
+    "Array",
+    "Block",
+    "BlockCoder",
+    "binary_array",
+    "empty_column",
+    "register_block",
+    "run_starts",
+    "split_binary",
+]
 
-_MAGIC = b"DPNG\x01\x00\x00\x00"
+# The last byte that is not 0 is the format version: 2 since plain values are in the header.
+_MAGIC = b"DPNG\x02\x00\x00\x00"
 _CLASSES: dict[str, type["Block"]] = {}
 _ALIGN = 8
 _MOST_PACKED = 255
@@ -25,17 +36,33 @@ _PACK_BYTES = 1 << 15  # smaller columns move as fast as they are
 Array = np.ndarray[Any, Any]
 
 
+def empty_column(dtype: Any, *, shape: tuple[int, ...] = (0,)) -> Any:
+    """The default of an optional column: a field of a block that is empty unless it is given."""
+    empty = np.zeros(shape, dtype)
+    empty.setflags(write=False)
+    return dataclasses.field(default_factory=lambda: empty)
+
+
 class Block:
-    """Base of all blocks. Subclasses are frozen dataclasses of numpy arrays, registered by `register_block`."""
+    """Base of all blocks: frozen dataclasses of arrays and plain numbers, registered by `register_block`.
+
+    A column with a default is optional, and costs no byte where it is empty.
+    """
 
     def to_bytes(self) -> bytes:
-        columns, buffers = [], []
-        for name in self._column_names():
-            array = np.asarray(getattr(self, name), order="C")
+        columns, values, buffers = [], {}, []
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if not isinstance(value, np.ndarray):
+                values[field.name] = value
+                continue
+            if field.default_factory is not dataclasses.MISSING and _is_default(value, field.default_factory()):
+                continue
+            array = np.asarray(value, order="C")
             buffer, packed = _pack(array)
-            columns.append([name, array.dtype.str, array.shape, len(buffer) if packed else -1])
+            columns.append([field.name, array.dtype.str, array.shape, len(buffer) if packed else -1])
             buffers.append(buffer)
-        header = json.dumps([type(self).__name__, columns]).encode()
+        header = json.dumps([type(self).__name__, columns, values]).encode()
         header += b" " * (-(len(header) + 4) % _ALIGN)
         parts: list[Any] = [_MAGIC, struct.pack("<I", len(header)), header]
         for buffer in buffers:
@@ -46,7 +73,8 @@ class Block:
     def from_bytes(data: bytes) -> "Block":
         """The block, or a ValueError: damaged bytes make no other error, and never an array of objects.
 
-        But for a MemoryError, which says of the bytes no more than that they ask for up to 255 times their length.
+        MemoryError is passed through: a block may decompress to at most 255 times its size, so running out of memory
+        does not mean that it is damaged.
         """
         if data[: len(_MAGIC)] != _MAGIC:
             raise ValueError("not a dpngram block, or one of another format version.")
@@ -59,7 +87,8 @@ class Block:
 
     @property
     def nbytes(self) -> int:
-        return sum(getattr(self, name).nbytes for name in self._column_names())
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        return sum(getattr(getattr(self, field.name), "nbytes", 8) for field in fields)
 
     def __repr__(self) -> str:
         """Nothing of the columns: Beam writes elements into its log at level DEBUG, and into some errors."""
@@ -68,9 +97,6 @@ class Block:
     def __reduce__(self) -> tuple[Any, ...]:
         """Where a runner pickles after all, the same bytes: Dataflow does it to whatever is a side input."""
         return Block.from_bytes, (self.to_bytes(),)
-
-    def _column_names(self) -> list[str]:
-        return [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
 
 
 _DAMAGE = (
@@ -82,22 +108,30 @@ _DAMAGE = (
 def _decode(data: bytes) -> Block:
     start = len(_MAGIC) + 4
     (length,) = struct.unpack_from("<I", data, len(_MAGIC))
-    name, columns = json.loads(data[start : start + length])
+    name, columns, values = json.loads(data[start : start + length])
     offset = start + length
-    arrays = {}
+    fields: dict[str, Any] = {}
     for column, dtype_name, shape, packed in columns:
         dtype = np.dtype(dtype_name)
         count = math.prod(shape)
         if dtype.kind not in "biuf" or count < 0:
-            raise ValueError("columns hold numbers.")
+            raise ValueError("a column holds something other than numbers.")
         if packed < 0:
-            arrays[column] = np.frombuffer(data, dtype, count, offset).reshape(shape)
+            fields[column] = np.frombuffer(data, dtype, count, offset).reshape(shape)
             size = count * dtype.itemsize
         else:
-            arrays[column] = _unpack(memoryview(data)[offset : offset + packed], dtype, count).reshape(shape)
+            fields[column] = _unpack(memoryview(data)[offset : offset + packed], dtype, count).reshape(shape)
             size = packed
         offset += size + (-size % _ALIGN)
-    return _CLASSES[name](**arrays)
+    for value_name, value in values.items():
+        if type(value) not in (int, float):
+            raise ValueError("a plain value is not a number.")
+        fields[value_name] = value
+    return _CLASSES[name](**fields)
+
+
+def _is_default(column: Array, default: Array) -> bool:
+    return column.shape == default.shape and not column.any()  # defaults are empty, or zero
 
 
 def _pack(array: Array) -> tuple[Any, bool]:
@@ -157,6 +191,17 @@ def register_block(cls: _BlockType) -> _BlockType:
 
 
 beam.coders.registry.register_coder(Block, BlockCoder)  # for collections of several kinds
+
+
+def run_starts(values: Array) -> Array:
+    """Where a run of equal values begins.
+
+    >>> run_starts(np.array([3, 3, 5, 3]))
+    array([ True, False,  True,  True])
+    """
+    starts = np.ones(len(values), bool)
+    starts[1:] = values[1:] != values[:-1]
+    return starts
 
 
 def binary_array(offsets: Array, data: Array) -> pa.Array:

@@ -9,9 +9,9 @@ import dataclasses
 
 import numpy as np
 
-from dpngram.transforms.blocks.columns import Array, Block, register_block
+from dpngram.transforms.blocks.columns import Array, Block, empty_column, register_block
 
-__all__ = ["EMPTY_LEVEL", "Level", "find_digests", "pack_keys"]
+__all__ = ["EMPTY_LEVEL", "Level", "find_digests", "pack_keys", "unpack_keys"]
 
 _LAST = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(32)
@@ -23,6 +23,15 @@ def pack_keys(parent: Array, last: Array) -> Array:
     """The keys of these grams."""
     keys: Array = (parent.astype(np.uint64) << _SHIFT) | last.astype(np.uint64)
     return keys
+
+
+def unpack_keys(keys: Array) -> tuple[Array, Array]:
+    """The inverse of `pack_keys`: the row of the prefix in S_{k-1}, and the row of the last token in S_1; int64.
+
+    >>> unpack_keys(pack_keys(np.array([5]), np.array([2])))
+    (array([5]), array([2]))
+    """
+    return (keys >> _SHIFT).astype(np.int64), (keys & _LAST).astype(np.int64)
 
 
 def find_digests(known: Array, wanted: Array) -> Array:
@@ -48,36 +57,41 @@ def find_digests(known: Array, wanted: Array) -> Array:
 class Level(Block):
     """S_k: sorted keys, suffix links, noisy weights in units of the grid, and for k = 1 the tokens."""
 
-    keys: Array  # uint64, sorted, distinct
-    suffix: Array  # int32: row in S_{k-1} of the gram without its first token (both-side pruning only)
-    weight: Array  # int64: noisy weight in grid units
-    n: Array  # int64 scalar: k
-    parents: Array  # int64 scalar: |S_{k-1}|
-    words: Array  # int64 scalar: |S_1|
-    grid: Array  # float64 scalar: one unit of weight
-    rho: Array  # float64 scalar: the lowest threshold
-    # Policy plus only (empty otherwise): see guide.py.
-    log_weight: Array  # int32
-    left: Array  # int32
-    right: Array  # int32
-    # Level 1 only (empty otherwise): the tokens, and their digests in digest order for looking them up.
-    token_offsets: Array
-    token_bytes: Array
-    digests: Array  # (n, 2) uint64, sorted
-    digest_rows: Array  # int32
+    keys: Array = empty_column(np.uint64)  # sorted, distinct
+    weight: Array = empty_column(np.int64)  # noisy weight in grid units
+    n: int = 0  # k
+    parents: int = 0  # |S_{k-1}|
+    vocabulary_size: int = 0  # |S_1|
+    grid: float = 0.0  # one unit of weight
+    rho: float = 0.0  # the lowest threshold
+    # int32: row in S_{k-1} of the gram without its first token. Both-side pruning only.
+    suffix: Array = empty_column(np.int32)
+    # int32; empty where the policy has no guide (see policies/guide.py).
+    log_weight: Array = empty_column(np.int32)
+    left: Array = empty_column(np.int32)
+    right: Array = empty_column(np.int32)
+    # Level 1 only: the tokens, and their digests in digest order for looking them up.
+    token_offsets: Array = empty_column(np.int64, shape=(1,))
+    token_bytes: Array = empty_column(np.uint8)
+    digests: Array = empty_column(np.uint64, shape=(0, 2))  # sorted
+    digest_rows: Array = empty_column(np.int32)
 
     def __len__(self) -> int:
         return len(self.keys)
 
     @property
     def parent(self) -> Array:
-        rows: Array = (self.keys >> _SHIFT).astype(np.int64)
-        return rows
+        return unpack_keys(self.keys)[0]
 
     @property
     def last(self) -> Array:
         rows: Array = (self.keys & _LAST).astype(np.int32)
         return rows
+
+    @property
+    def has_guide(self) -> bool:
+        """Whether the policy gave it the columns that predict the next level."""
+        return len(self.log_weight) > 0
 
     def find(self, keys: Array) -> Array:
         """The row of each key, -1 where it was not released. Sorted keys are looked up fastest."""
@@ -98,48 +112,43 @@ class Level(Block):
         if not len(self):
             return 0
         if pruning == "single":
-            return len(self) * int(self.words)
-        left = np.bincount(self.suffix, minlength=int(self.parents))
-        return int((left * np.bincount(self.parent, minlength=int(self.parents))).sum())
+            return len(self) * self.vocabulary_size
+        left = np.bincount(self.suffix, minlength=self.parents)
+        return int((left * np.bincount(self.parent, minlength=self.parents)).sum())
 
     def suffix_rows(self, keys: Array) -> Array:
         """For members of V_{k+1}: the row here of the gram without its first token, a child of suffix(prefix)."""
-        prefix = (keys >> _SHIFT).astype(np.int64)
-        return self.find(pack_keys(np.take(self.suffix, prefix), keys & _LAST))
+        prefix, last = unpack_keys(keys)
+        return self.find(pack_keys(np.take(self.suffix, prefix), last))
 
     def extend(self, keys: Array, weight: Array, grid: float, rho: float, pruning: str) -> "Level":
         """S_{k+1} from its sorted keys."""
         if len(keys) >= MAX_ROWS:
-            raise OverflowError(
-                f"level {int(self.n) + 1} would hold {len(keys)} grams; at most {MAX_ROWS} are supported."
-            )
-        suffix = self.suffix_rows(keys) if pruning == "both" else np.zeros(0, np.int32)
-        return dataclasses.replace(
-            EMPTY_LEVEL,
+            raise OverflowError(f"level {self.n + 1} would hold {len(keys)} grams; at most {MAX_ROWS} are supported.")
+        return Level(
             keys=keys,
-            suffix=suffix,
             weight=weight,
             n=self.n + 1,
-            parents=np.int64(len(self)),
-            words=self.words,
-            grid=np.float64(grid),
-            rho=np.float64(rho),
+            parents=len(self),
+            vocabulary_size=self.vocabulary_size,
+            grid=grid,
+            rho=rho,
+            suffix=self.suffix_rows(keys) if pruning == "both" else EMPTY_LEVEL.suffix,
         )
 
     @classmethod
     def first(cls, offsets: Array, data: Array, digests: Array, weight: Array, grid: float, rho: float) -> "Level":
         """S_1 from its tokens, which are sorted by their bytes."""
         order = np.lexsort((digests[:, 1], digests[:, 0]))
-        return dataclasses.replace(
-            EMPTY_LEVEL,
+        return cls(
             keys=np.arange(len(weight), dtype=np.uint64),
-            suffix=np.zeros(len(weight), np.int32),
             weight=weight,
-            n=np.int64(1),
-            parents=np.int64(1),
-            words=np.int64(len(weight)),
-            grid=np.float64(grid),
-            rho=np.float64(rho),
+            n=1,
+            parents=1,
+            vocabulary_size=len(weight),
+            grid=grid,
+            rho=rho,
+            suffix=np.zeros(len(weight), np.int32),
             token_offsets=offsets,
             token_bytes=data,
             digests=digests[order],
@@ -147,20 +156,4 @@ class Level(Block):
         )
 
 
-EMPTY_LEVEL = Level(
-    keys=np.zeros(0, np.uint64),
-    suffix=np.zeros(0, np.int32),
-    weight=np.zeros(0, np.int64),
-    n=np.int64(0),
-    parents=np.int64(0),
-    words=np.int64(0),
-    grid=np.float64(0),
-    rho=np.float64(0),
-    log_weight=np.zeros(0, np.int32),
-    left=np.zeros(0, np.int32),
-    right=np.zeros(0, np.int32),
-    token_offsets=np.zeros(1, np.int64),
-    token_bytes=np.zeros(0, np.uint8),
-    digests=np.zeros((0, 2), np.uint64),
-    digest_rows=np.zeros(0, np.int32),
-)
+EMPTY_LEVEL = Level()

@@ -4,32 +4,33 @@ import dataclasses
 
 import numpy as np
 
-from dpngram.transforms.blocks.columns import Array, Block, register_block
+from dpngram.transforms.blocks.cells import hash_keys
+from dpngram.transforms.blocks.columns import Array, Block, empty_column, register_block
 
 __all__ = ["ReleasedPart", "name_zero_cells"]
-
-
-_MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @register_block
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReleasedPart(Block):
-    """What one shard has above the floor, and what must be known of the rest. Private: the level is not complete."""
+    """The noisy cells of one shard that reached the floor, plus the tallies needed to choose the final thresholds.
+
+    Still private: it must go to `AddSpuriousGrams` before anything is released.
+    """
 
     keys: Array  # uint64, sorted
-    noisy: Array  # int64: noisy weights, in steps
-    digests: Array  # level 1: (cells, 2) uint64
-    token_offsets: Array
-    token_bytes: Array
+    noisy: Array  # int64: noisy weights, in steps of the noise's grid
     taken: Array  # uint64: drawn as zero cells, but some user contributed them
-    walk: Array  # uint64 scalar: names the drawn cells; every worker must have drawn the same
-    # Where thresholds are chosen from tallies, empty otherwise; one per stratum:
-    present: Array  # int64: cells that some user contributed
-    below: Array  # int64: those of them whose noisy weight is below 0
+    zero_cells_name: int  # checks that every worker drew the same zero cells, see `name_zero_cells`
+    # Level 1 only: the tokens.
+    digests: Array = empty_column(np.uint64, shape=(0, 2))
+    token_offsets: Array = empty_column(np.int64, shape=(1,))
+    token_bytes: Array = empty_column(np.uint8)
+    # One per stratum; empty where the threshold is known in advance:
+    present: Array = empty_column(np.int64)  # cells that some user contributed
+    below: Array = empty_column(np.int64)  # those of them whose noisy weight is below 0
 
 
-def name_zero_cells(zero_cells: Array) -> Array:
+def name_zero_cells(zero_cells: Array) -> int:
     """A check of drawn cells: their number and sum, mixed. Not secret, and no adversary chooses them."""
-    mixed: Array = np.uint64(len(zero_cells)) + (zero_cells * _MIX).sum(dtype=np.uint64)
-    return mixed
+    return (len(zero_cells) + int(hash_keys(zero_cells).sum(dtype=np.uint64))) % (1 << 64)

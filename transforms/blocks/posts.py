@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from dpngram.transforms.blocks.columns import Array, Block, binary_array, register_block, split_binary
+from dpngram.transforms.blocks.columns import Array, Block, binary_array, empty_column, register_block, split_binary
 
 __all__ = ["PostBlock", "concatenate_posts", "narrow", "spans", "split_posts"]
 
@@ -17,12 +17,13 @@ class PostBlock(Block):
     """Posts with at least one token each."""
 
     user: Array  # (posts, 2) uint64: keyed digest of the user id
-    sequence: Array  # (posts, 2) uint64: keyed digest of the tokens; empty where `user` is that digest
     lengths: Array  # int32: tokens per post
     ids: Array  # tokens, as rows of the dictionary; the narrowest unsigned integers that hold them
     token_lengths: Array  # bytes of each token of the dictionary; narrow, too
     token_bytes: Array  # uint8
-    key_check: Array  # uint64 scalar: which key made the digests
+    key_check: int  # which key made the digests
+    # (posts, 2) uint64: keyed digest of the tokens; empty where `user` is that digest
+    sequence: Array = empty_column(np.uint64, shape=(0, 2))
 
     def __len__(self) -> int:
         return len(self.user)

@@ -1,57 +1,117 @@
-"""One round of a level: everything its transforms share, and the keyed draws that are its own."""
+"""What a policy is: the answers to six questions about one round of one level, and what the proof needs of them."""
 
+import abc
 import dataclasses
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import ClassVar
 
-import apache_beam as beam
-
-from dpngram.accounting import LevelPlan
-from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
-from dpngram.transforms.randomness.noise_key import KeySource, Randomness
+from dpngram.accounting import ExtractionPlan, LevelPlan, RoundPlan
+from dpngram.transforms.blocks.candidates import CandidateBlock, open_candidates
+from dpngram.transforms.blocks.columns import Array
+from dpngram.transforms.blocks.levels import Level
+from dpngram.transforms.blocks.users import Users
+from dpngram.transforms.policies.cutoffs import Cutoffs
+from dpngram.transforms.randomness.noise import Noise
 from dpngram.transforms.randomness.prf import Prf
-from dpngram.transforms.side_inputs import for_sides
 
-__all__ = ["Draw", "Round"]
-
-
-if TYPE_CHECKING:
-    from dpngram.transforms.policies.paper import PaperPolicy
-
-
-Draw = Callable[[str], Prf]
+__all__ = ["RoundPolicy"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Round:
-    """Level `n`, round `number` (from 0); most levels have one. Rounds never share a draw."""
+class RoundPolicy(abc.ABC):
+    """One round of level `n` under one policy. The graph is the same for all policies; it asks these questions.
 
-    policy: "PaperPolicy"
+    | method       | question                                                      | asked by           |
+    |--------------|---------------------------------------------------------------|--------------------|
+    | `allow`      | what may each user spend at this level?                       | `ClipAndWeight`    |
+    | `candidates` | which of a user's grams take part in this round?              | `ClipAndWeight`    |
+    | `weigh`      | how much weight does each gram get, and what does it cost?    | `ClipAndWeight`    |
+    | `cutoffs`    | how much noise, and below which floors is nothing released?   | `NoisyThreshold`   |
+    | `thresholds` | which final thresholds follow from the noisy values?          | `AddSpuriousGrams` |
+    | `publish`    | which weight is published for a released gram?                | `AddSpuriousGrams` |
+    | `finish`     | what does the next level want to know of S_k?                 | `AddSpuriousGrams` |
+
+    Privacy: docs/privacy.md proves the guarantee for any policy that keeps these promises.
+
+    1. *One user's answer looks at that user only.* `allow`, `candidates` and `weigh` compute a user's values from the
+       user's own columns, the user's own keyed draws, and from levels that are public already.
+    2. *The norm is bounded.* If the policy's `PolicySpec` has `individual_budgets`, the squared integer weights
+       (units of 2^-32) that a user ever gives, in all rounds of all levels, sum to at most 2^64. Otherwise those of
+       each level do. At level 1 a user gives at most `max_contributions` grams, and with t grams none of them more
+       than sqrt(share / t): the threshold of level 1 relies on it.
+    3. *Cutoffs are public.* `cutoffs` is a function of the plan and of public levels, uses the plan's sigma, and its
+       floors are above 0. At level 1 they are the plan's thresholds.
+    4. *The rest is post-processing.* `thresholds`, `publish` and `finish` see noisy values on all of V_k, zero cells
+       included, and public levels: nothing else, and nothing that tells users' cells from zero cells.
+    5. *All workers agree.* Everything is computed in integers or from tables, so that two processors get the same.
+
+    Args:
+        plan: the plan of the release.
+        n: the level, k.
+        number: the round, counted from 0.
+        pruning: the rule that defines V_k, see `ValidityFilter`.
+    """
+
+    plan: ExtractionPlan
     n: int
-    number: int
-    randomness: Randomness
+    number: int = 0
     pruning: str = "both"
+
+    # Whether `allow` or `weigh` change the users: then the next round must read what this one hands on.
+    changes_users: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        Noise(self.level.sigma)  # refuses noise beyond exact sums here rather than on a worker
 
     @property
     def level(self) -> LevelPlan:
-        return self.policy.plan.level(self.n)
+        """What the plan says of this level."""
+        return self.plan.level(self.n)
 
     @property
-    def share(self) -> float:
-        return self.level.rounds[self.number].share
+    def round(self) -> RoundPlan:
+        """What the plan says of this round."""
+        return self.level.rounds[self.number]
 
-    def draws(self, source: KeySource, window: bytes, binding: bytes) -> Draw:
-        """The keyed function for each purpose."""
-        return lambda purpose: source.prf(purpose, self.n, self.number, window, binding)
+    @property
+    def label(self) -> str:
+        return f"Round{self.number + 1}"
 
-    @staticmethod
-    def sides(binding: beam.PCollection[bytes] | None, **levels: beam.PCollection[Level] | None) -> dict[str, Any]:
-        """Side inputs: the binding, which has no default, and levels, where a missing one is empty."""
-        given = {
-            name: beam.pvalue.AsSingleton(for_sides(level, name.capitalize()), default_value=EMPTY_LEVEL)
-            for name, level in levels.items()
-            if level is not None
-        }
-        if binding is not None:
-            given["binding"] = beam.pvalue.AsSingleton(binding)
-        return given
+    def allow(self, users: Users) -> Users:
+        """The users at the start of a level, with what they may spend at it."""
+        return users
+
+    def candidates(self, users: Users, earlier: Level) -> CandidateBlock:
+        """The grams that take part in this round: all that earlier rounds of the level have not released."""
+        return open_candidates(users, earlier)
+
+    @abc.abstractmethod
+    def weigh(self, users: Users, candidates: CandidateBlock, clip: Prf) -> tuple[Array, Users | None]:
+        """The weight of each candidate, summed over the users of the block; and the users, if that changed them.
+
+        Args:
+            users: as `allow` or the round before left them.
+            candidates: of these users, see `candidates`.
+            clip: the keyed function for choosing among a user's grams.
+        """
+
+    @abc.abstractmethod
+    def cutoffs(self, previous: Level, earlier: Level) -> Cutoffs:
+        """The noise of this round, and for each stratum of V_k the floor below which nothing is released."""
+
+    def thresholds(self, cutoffs: Cutoffs, below: Array, stratum: Array, noisy: Array) -> Array:
+        """The final threshold of each stratum, in steps, at or above its floor.
+
+        Args:
+            cutoffs: of this round.
+            below: for each stratum, how many cells of V_k have a noisy weight below 0.
+            stratum, noisy: of each cell, a user's or zero, that reached its floor.
+        """
+        return cutoffs.floor
+
+    def publish(self, noisy: Array, keys: Array, previous: Level) -> Array:
+        """The weights to publish, in steps, from the noisy values of released cells."""
+        return noisy
+
+    def finish(self, level: Level, previous: Level) -> Level:
+        """S_k with whatever the next level wants to know of it."""
+        return level

@@ -18,10 +18,10 @@ __all__ = ["FULL_BUDGET", "allowances", "longest_runs", "spend"]
 FULL_BUDGET = np.uint64(2**64 - 1)
 
 
-def longest_runs(held: Array, user_start: Array) -> Array:
-    """For each user the longest run of held positions; an empty position closes each post, so none spans two."""
-    padded = np.zeros(len(held) + 2, np.int8)
-    padded[1:-1] = held
+def longest_runs(occupied: Array, user_start: Array) -> Array:
+    """For each user the longest run of occupied positions; an empty position closes each post, so none spans two."""
+    padded = np.zeros(len(occupied) + 2, np.int8)
+    padded[1:-1] = occupied
     edges = np.diff(padded)
     starts, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
     runs = np.zeros(len(user_start) - 1, np.int64)
@@ -42,21 +42,31 @@ def allowances(budget: Array, runs: Array, n: int, shares: Sequence[float]) -> A
     return allowed
 
 
-def spend(user: Array, factor: Array | int, allowance: Array, share: float) -> tuple[Array, Array]:
+def spend(user: Array, guide: Array | int, allowance: Array, share: float) -> tuple[Array, Array]:
     """The weights of (user, gram) pairs, and what each user pays for them: the sum of their squares, exactly.
 
     With n2 the sum of squared guides over a user's grams, a gram gets s * lambda / sqrt(max(n2, 1)), rounded down: a
     user whose grams are all nearly certain spends little, and keeps the rest for later levels. All in all at most
     `share` of the allowance: the sum of squares is at most share * s^2 * n2 / max(n2, 1).
 
-    `factor`: lambda of each pair in units of 2^-16, or one for all.
+    One user with an allowance of 2^64 - 1 and two grams, the second half as useful:
+
+    >>> weight, charge = spend(np.array([0, 0]), np.array([65536, 32768]), np.array([2**64 - 1], np.uint64), 1.0)
+    >>> (weight / 2**32).round(4), bool(charge[0] < 2**64 - 1)
+    (array([0.8944, 0.4472]), True)
+
+    Args:
+        user: the row of the user, for each (user, gram) pair.
+        guide: lambda of each pair in units of 2^-16, or one for all.
+        allowance: for each user, s^2 in units of 2^-64.
+        share: the part of the allowance that this round may spend.
     """
-    factors = np.broadcast_to(np.asarray(factor, np.uint64), user.shape)
+    guides = np.broadcast_to(np.asarray(guide, np.uint64), user.shape)
     norms = np.zeros(len(allowance), np.uint64)
-    np.add.at(norms, user, factors * factors)  # at most 2^32 each: exact for 2^31 grams
+    np.add.at(norms, user, guides * guides)  # at most 2^32 each: exact for 2^31 grams
     allowed = allowance.astype(np.float64) * share
     scale = np.sqrt(allowed / np.maximum(norms, np.uint64(GUIDE_UNIT**2)).astype(np.float64)) * (1 - 2.0**-40)
-    weight = (np.take(scale, user) * factors.astype(np.float64)).astype(np.int64)
+    weight = (np.take(scale, user) * guides.astype(np.float64)).astype(np.int64)
     charge = np.zeros(len(allowance), np.uint64)
     squares = weight.astype(np.uint64)
     np.add.at(charge, user, squares * squares)

@@ -1,4 +1,4 @@
-"""What the noisy cells of one round are compared with."""
+"""Per-stratum release cutoffs of one round, together with the noise they apply to."""
 
 import dataclasses
 
@@ -34,24 +34,33 @@ class Cutoffs:
         """Whether thresholds are chosen from tallies."""
         return self.rho is None
 
-    def zero_cells(self, walk: Prf) -> tuple[Array, Array]:
-        """Members of V_k, each with the probability that a zero cell reaches its floor: sorted keys, and strata.
+    def zero_cells(self, draw: Prf) -> tuple[Array, Array]:
+        """Candidate spurious grams: sorted keys, and strata.
 
-        A keyed walk: the same wherever it is made. Those that some user contributed are no zero cells, and go.
+        Every member of V_k is taken with the probability that a cell of weight 0 reaches its floor. The draw is keyed,
+        so every worker that makes it gets the same set. Members that some user contributed are not zero cells; whoever
+        knows them takes them out.
         """
-        return self.strata.draw(self.noise.zero_probability(self.floor), walk)
+        return self.strata.draw(self.noise.zero_probability(self.floor), draw)
 
     def zeros_below(self, present: Array, above: Array, draw: Prf) -> Array:
-        """How many zero cells of each stratum have noise below 0, given how many cells users have (`present`) and how
-        many zero cells lie `above` the floor. A zero cell under the floor is below 0 with probability
-        (1/2) / (1 - Phi(-floor)), independently: the law of noise on every cell, without the cells.
+        """Simulates, for each stratum, how many n-grams that no user has would get negative noise.
+
+        We cannot draw noise for all of them (there may be billions), so we draw their *number* from the binomial
+        distribution it would have: a zero cell under the floor is below 0 with probability (1/2) / (1 - Phi(-floor)),
+        independently of all others.
+
+        Args:
+            present: how many cells of each stratum some user has.
+            above: how many zero cells of each stratum reached the floor.
+            draw: the keyed function for this purpose.
         """
-        words = draw.blocks(np.arange(len(self.size), dtype=np.uint64), 0)
+        bits = draw.blocks(np.arange(len(self.size), dtype=np.uint64), 0)
         chance = 0.5 / (1 - self.noise.zero_probability(self.floor))
         rest = self.size - present - above
         return np.array(
             [
-                binomial(words[s : s + 1], int(rest[s]), float(chance[s])) if size <= MAX_TALLIED else 0
+                binomial(bits[s : s + 1], int(rest[s]), float(chance[s])) if size <= MAX_TALLIED else 0
                 for s, size in enumerate(self.size)
             ],
             np.int64,

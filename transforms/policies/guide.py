@@ -23,7 +23,7 @@ import numpy as np
 from dpngram.transforms.blocks.columns import Array
 from dpngram.transforms.blocks.levels import Level
 
-__all__ = ["GUIDE_UNIT", "guide", "guide_table", "predict"]
+__all__ = ["GUIDE_UNIT", "guide_table", "guide_weights", "predict"]
 
 GUIDE_UNIT = 1 << 16
 _LOW, _FLOOR, _HIGH, _POWER = 0.5, 0.35, 4.0, 0.6
@@ -37,9 +37,9 @@ def predict(level: Level, previous: Level, sigma: float) -> Level:
 
     At level 1 the middle is the empty gram, whose weight is the sum of all.
     """
-    weight = level.weight * (float(level.grid) / sigma)
+    weight = level.weight * (level.grid / sigma)
     log_weight = _log(weight)
-    if int(level.n) == 1:
+    if level.n == 1:
         left_middle = right_middle = _log(np.array([weight.sum()]))
     else:
         left_middle, right_middle = previous.log_weight[level.suffix], previous.log_weight[level.parent]
@@ -48,13 +48,13 @@ def predict(level: Level, previous: Level, sigma: float) -> Level:
     )
 
 
-def guide(previous: Level, prefix: Array, suffix: Array) -> Array:
+def guide_weights(previous: Level, prefix: Array, suffix: Array) -> Array:
     """lambda of the candidates with these rows of S_{k-1} as prefix and suffix, in units of 2^-16; uint32."""
     joint = (np.take(previous.left, prefix) + np.take(previous.right, suffix)) >> 1
     single = np.minimum(np.take(previous.log_weight, prefix), np.take(previous.log_weight, suffix))
     log_m = np.minimum(joint, single)
-    factors: Array = np.take(guide_table(), np.clip(log_m + _TABLE_HALF, 0, 2 * _TABLE_HALF - 1))
-    return factors
+    weights: Array = np.take(guide_table(), np.clip(log_m + _TABLE_HALF, 0, 2 * _TABLE_HALF - 1))
+    return weights
 
 
 @functools.cache

@@ -7,8 +7,8 @@ prediction (policy `paper`) all bins are 0 and V_k is one stratum. Everything he
 
 import numpy as np
 
-from dpngram.transforms.blocks.columns import Array
-from dpngram.transforms.blocks.levels import Level, pack_keys
+from dpngram.transforms.blocks.columns import Array, run_starts
+from dpngram.transforms.blocks.levels import Level, pack_keys, unpack_keys
 from dpngram.transforms.randomness.draws import geometric_ranks
 from dpngram.transforms.randomness.prf import Prf
 
@@ -29,17 +29,16 @@ class Strata:
         if not len(previous) or pruning == "single":
             self.size = np.array([previous.valid(pruning)], np.int64)
             return
-        guided = len(previous.left) > 0
         none = np.zeros(len(previous), np.int16)
         # A logarithm of 63 bits makes bins of some hundreds at most. Small columns: a level may have millions of rows.
-        self._bin_left = (previous.left >> _BIN_BITS).astype(np.int16) if guided else none
-        self._bin_right = (previous.right >> _BIN_BITS).astype(np.int16) if guided else none
+        self._bin_left = (previous.left >> _BIN_BITS).astype(np.int16) if previous.has_guide else none
+        self._bin_right = (previous.right >> _BIN_BITS).astype(np.int16) if previous.has_guide else none
         self._join()
 
     def _join(self) -> None:
         """Rows in groups of one middle and bin, on both sides; pairs of groups that share the middle, by stratum."""
         left = _Groups(self._previous.suffix, self._bin_left)
-        right = _Groups((self._previous.keys >> np.uint64(32)).astype(np.int32), self._bin_right)
+        right = _Groups(self._previous.parent.astype(np.int32), self._bin_right)
         first = np.searchsorted(right.middle, left.middle, side="left")
         partners = np.searchsorted(right.middle, left.middle, side="right") - first
         mine = np.repeat(np.arange(len(left.middle), dtype=np.int32), partners)
@@ -61,7 +60,7 @@ class Strata:
         """The stratum of each of these members of V_k."""
         if len(self.size) == 1:
             return np.zeros(len(keys), np.int64)
-        prefix = (keys >> np.uint64(32)).astype(np.int64)
+        prefix, _ = unpack_keys(keys)
         suffix = self._previous.suffix_rows(keys)
         stratum: Array = self._bin_left[prefix] + self._bin_right[suffix] - np.int16(self._origin)
         return stratum.astype(np.int64)
@@ -71,7 +70,7 @@ class Strata:
         if not len(ranks):
             return np.zeros(0, np.uint64)
         if self._pruning == "single":
-            return pack_keys(ranks // int(self._previous.words), ranks % int(self._previous.words))
+            return pack_keys(ranks // self._previous.vocabulary_size, ranks % self._previous.vocabulary_size)
         first, last = self._pair_start[stratum], self._pair_start[stratum + 1]
         before = self._ends[first - 1] if first else 0
         pair = first + np.searchsorted(self._ends[first:last], ranks + before, side="right")
@@ -106,8 +105,7 @@ class _Groups:
         order = np.argsort(packed, kind="stable")
         packed = packed[order]
         self.rows = order.astype(np.int32)
-        head = np.append(True, packed[1:] != packed[:-1])
-        self.start = np.flatnonzero(head).astype(np.int32)
+        self.start = np.flatnonzero(run_starts(packed)).astype(np.int32)
         self.count = np.diff(np.append(self.start, np.int32(len(packed))))
         packed = packed[self.start]
         self.middle, self.bin = (packed >> 16).astype(np.int32), ((packed & 0xFFFF) - (1 << 15)).astype(np.int16)

@@ -17,13 +17,17 @@ import json
 import os
 import secrets
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from apache_beam.io.filesystems import FileSystems
 
 from dpngram.transforms.randomness.prf import Prf, derive_key
 
-__all__ = ["ALGORITHM_VERSION", "KeyReference", "KeySource", "NoiseKeyError", "Randomness", "settings_digest"]
+__all__ = ["ALGORITHM_VERSION", "Draw", "KeyReference", "KeySource", "NoiseKeyError", "Randomness", "settings_digest"]
+
+# From a purpose ("noise", "clip", ...) to the keyed function of one round for it.
+Draw = Callable[[str], Prf]
 
 # Goes into every derivation. Raise it with any change that alters which noise a cell gets.
 ALGORITHM_VERSION = 1
@@ -134,7 +138,8 @@ class KeySource:
         self._master = master
         self._names = (ALGORITHM_VERSION, randomness.release, randomness.application, randomness.settings)
         self._prf = functools.lru_cache(maxsize=256)(self._derive)
-        # Shown to other workers with the data: all must hold the same key, or one user would become several.
+        # A checksum of the key that travels with the data. Workers with different keys would give one user several
+        # names, so they refuse each other's blocks.
         self.check = int.from_bytes(derive_key(master, "check", *self._names)[:8], "little")
 
     def digest(self, purpose: str) -> Prf:
@@ -154,6 +159,10 @@ class KeySource:
         """For draws: independent for each purpose, level, round, window and content."""
         self.verify(int.from_bytes(binding[16:], "little"))
         return self._prf(purpose, level, round_number, window, binding[:16])
+
+    def draws(self, level: int, round_number: int, window: bytes, binding: bytes) -> Draw:
+        """`prf` for one round in one window: a keyed function for each purpose."""
+        return lambda purpose: self.prf(purpose, level, round_number, window, binding)
 
     def bind(self, window: bytes, fingerprint: bytes) -> bytes:
         """Refuses this key if it made another release under the same label; otherwise remembers this one.

@@ -1,0 +1,47 @@
+"""Where Beam needs a helping hand: each function says what is missing, and since when it was seen.
+
+Nothing here uses a private attribute of Beam.
+"""
+
+from typing import Any, TypeVar
+
+import apache_beam as beam
+from apache_beam.pvalue import AsSingleton
+
+__all__ = ["applied_label", "as_side", "with_element_type"]
+
+_NO_DEFAULT: Any = object()
+_Element = TypeVar("_Element")
+
+
+def as_side(collection: beam.PCollection[Any], label: str, default: Any = _NO_DEFAULT) -> AsSingleton:
+    """The one element of each window as a side input; a window without one has the default, or is an error.
+
+    Works around a bug in FnApiRunner (seen in Beam 2.77). To find the producer of a side input it takes the first stage
+    that mentions the collection. If another stage reads the same collection as its main input, that stage may be
+    found instead, and the side input is silently empty. So the side input reads a copy that nothing else reads. A test
+    looks at every graph of ours.
+
+    Make one copy for all readers: each costs a worker the element's bytes several times over, and levels may be large.
+    """
+    copy = collection | label >> beam.Map(_same).with_output_types(collection.element_type)
+    return AsSingleton(copy) if default is _NO_DEFAULT else AsSingleton(copy, default_value=default)
+
+
+def _same(element: _Element) -> _Element:
+    return element
+
+
+def with_element_type(collection: beam.PCollection[Any], element_type: Any) -> beam.PCollection[Any]:
+    """The same collection, with the type from which Beam chooses its coder.
+
+    For tagged outputs of a ParDo. `with_output_types` takes types for tags in newer versions of Beam only.
+    """
+    collection.element_type = element_type
+    return collection
+
+
+def applied_label(pipeline: beam.Pipeline) -> str:
+    """The full name of the transform that is being expanded: where in the host's graph we are."""
+    label: str = pipeline.transforms_stack[-1].full_label
+    return label

@@ -1,0 +1,70 @@
+"""What the steps of a round read beside their main input."""
+
+import dataclasses
+
+import apache_beam as beam
+from apache_beam.pvalue import AsSingleton
+
+from dpngram.transforms.beam_workarounds import as_side
+from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
+from dpngram.transforms.randomness.noise_key import Randomness
+
+__all__ = ["ReleaseContext", "histogram_shards"]
+
+# Blocks of users hold positions, shards of a histogram only distinct grams.
+_BLOCKS_PER_SHARD = 8
+
+
+def histogram_shards(blocks: int) -> int:
+    """Into how many shards a histogram is cut whose users are in so many blocks."""
+    return -(-blocks // _BLOCKS_PER_SHARD)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReleaseContext:
+    """The key of a release, and what it has published so far, as side inputs. Made by `begin`, moved on by the others.
+
+        context = ReleaseContext.begin(users | BindRelease(randomness), randomness)
+        users, first = users | "Level1" >> ExtractLevel(rounds[0], context)
+        users, second = users | "Level2" >> ExtractLevel(rounds[1], context.after_level(first))
+
+    Side inputs belong to the window: a window without S_k has an empty one. The binding has no default: without it
+    nothing can draw noise.
+
+    Privacy: the levels are public. The binding is private, and only key derivation reads it.
+    """
+
+    randomness: Randomness
+    start: beam.PCollection[bytes]  # one element for each window that has users: what starts the end of a round
+    binding: AsSingleton  # the same element; see `BindRelease`
+    shards: int = 1  # into how many parts a histogram is cut
+    first: AsSingleton | None = None  # S_1
+    previous: AsSingleton | None = None  # S_{k-1}
+    earlier: AsSingleton | None = None  # S_k, as far as earlier rounds of this level have released it
+    levels: int = 0  # how many levels are complete: k - 1
+
+    @classmethod
+    def begin(cls, binding: beam.PCollection[bytes], randomness: Randomness, *, blocks: int = 1) -> "ReleaseContext":
+        """Before anything is released.
+
+        Args:
+            binding: from `BindRelease`, with the same `randomness`.
+            randomness: where the key is, and what the noise is bound to.
+            blocks: into how many blocks the users are cut; a histogram is cut into fewer shards, see
+                `histogram_shards`. Does not change the result.
+        """
+        side = as_side(binding, "Binding")
+        return cls(randomness=randomness, start=binding, binding=side, shards=histogram_shards(blocks))
+
+    def after_level(self, level: beam.PCollection[Level]) -> "ReleaseContext":
+        """When the next level is complete: S_k becomes what level k+1 prunes with."""
+        side = as_side(level, f"S{self.levels + 1}", EMPTY_LEVEL)
+        return dataclasses.replace(self, first=self.first or side, previous=side, earlier=None, levels=self.levels + 1)
+
+    def after_round(self, level: beam.PCollection[Level], label: str) -> "ReleaseContext":
+        """When a round that is not the last of its level is complete."""
+        return dataclasses.replace(self, earlier=as_side(level, f"{label}Released", EMPTY_LEVEL))
+
+    def sides(self, *names: str) -> dict[str, AsSingleton]:
+        """Those of `binding`, `first`, `previous` and `earlier` that are there: keyword arguments for a ParDo."""
+        return {name: side for name in names if (side := getattr(self, name)) is not None}

@@ -28,6 +28,16 @@ def test_join_public_table(posts, tmp_path, monkeypatch):
     assert rows[0]["weight"] > 10
 
 
+def test_parts(posts, tmp_path, capsys, monkeypatch):
+    """Each composite alone: a histogram of words, and phrases of a vocabulary that was known before."""
+    monkeypatch.setattr(sys, "argv", ["x", str(posts), str(tmp_path / "noise.key")])
+    runpy.run_path(str(EXAMPLES / "parts.py"), run_name="__main__")
+    rows = capsys.readouterr().out.splitlines()
+    for tokens in (["see"], ["you"], ["tomorrow"], ["see", "you"], ["you", "tomorrow"]):
+        assert any(row.startswith(f"Ngram(n={len(tokens)}, tokens={tokens}, weight=") for row in rows), tokens
+    assert not any("'thank', 'thank'" in row for row in rows)
+
+
 @pytest.mark.filterwarnings("ignore")  # Beam's own YAML modules warn
 def test_beam_yaml(posts, tmp_path):
     from apache_beam.yaml import main as yaml_main

@@ -61,11 +61,10 @@ class _CompleteDoFn(RoundDoFn):
         previous: Level = EMPTY_LEVEL,
         earlier: Level = EMPTY_LEVEL,
     ) -> Iterator[Level]:
-        if self._policy.n > 1 and not len(previous):
-            return  # V_k is empty
-        level = complete_level(list(parts), previous, earlier, self._policy, self.draws(window, binding))
-        if len(level):
-            yield level
+        if self._policy.n == 1 or len(previous):  # an empty S_{k-1} makes V_k empty
+            level = complete_level(list(parts), previous, earlier, self._policy, self.draws(window, binding))
+            if len(level):
+                yield level
 
 
 def complete_level(

@@ -42,6 +42,18 @@ def group_users(blocks: Iterable[PostBlock], *, user_per_document: bool, source:
 
     With `user_per_document` each post is a user, and equal posts are told apart by number.
 
+    The posts "a b" and "b" of one user become positions a b _ b _, with an empty position (an id past the end of the
+    dictionary) after each post:
+
+    >>> from dpngram.transforms.testing import key_source
+    >>> source = key_source(bytes(32))
+    >>> posts = PostBlock(user=np.array([[4, 0], [4, 0]], np.uint64), sequence=np.array([[1, 1], [2, 2]], np.uint64),
+    ...     lengths=np.array([2, 1], np.int32), ids=np.array([0, 1, 1]), token_lengths=np.array([1, 1]),
+    ...     token_bytes=np.frombuffer(b"ab", np.uint8), key_check=source.check)
+    >>> users = group_users([posts], user_per_document=False, source=source)
+    >>> len(users), users.ids.tolist(), users.user_start.tolist()
+    (1, [0, 1, 2, 1, 2], [0, 5])
+
     Privacy: this is where a user becomes one contribution, however many files and bundles the posts came from.
     """
     pieces = list(blocks)

@@ -111,16 +111,16 @@ class _ByUserDoFn(KeyedDoFn):
     ) -> Iterator[tuple[bytes, tuple[int, tuple[bytes, Any]]]]:
         if isinstance(document, DocumentBlock):
             raise TypeError("documents must be single ones, not blocks: windows=W is enforced for each by its time.")
-        if window.end.micros != min(_ends(self._windows, timestamp.micros), default=None):
-            return  # Beam shows a document once for each of its sliding windows; one copy is enough
-        try:
-            user, text = self._form.read(document)
-        except UNUSABLE:
-            self._bad.inc()
-            return
-        # Round down to milliseconds here. Beam's coder would truncate anyway, and truncates negative times *upwards*,
-        # which could move a document into the next window.
-        yield self._source.name("bounded user", user), (timestamp.micros // 1000 * 1000, (user, text))
+        # Beam shows a document once for each of its sliding windows; one copy is enough.
+        if window.end.micros == min(_ends(self._windows, timestamp.micros), default=None):
+            try:
+                user, text = self._form.read(document)
+            except UNUSABLE:
+                self._bad.inc()
+            else:
+                # Round down to milliseconds here. Beam's coder would truncate anyway, and truncates negative times
+                # *upwards*, which could move a document into the next window.
+                yield self._source.name("bounded user", user), (timestamp.micros // 1000 * 1000, (user, text))
 
 
 class _EarliestDoFn(beam.DoFn):

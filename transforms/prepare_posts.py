@@ -133,14 +133,13 @@ class _BatchDoFn(beam.DoFn):
     def process(self, document: Any, window: Any = beam.DoFn.WindowParam) -> Iterator[DocumentBlock]:
         if isinstance(document, DocumentBlock):
             yield document
-            return
-        self._waiting.setdefault(window, []).append(document)
-        text = document[-1] if isinstance(document, tuple) and document else document
-        self._size += len(text) if isinstance(text, (str, list, tuple)) else 64
-        if len(self._waiting[window]) >= _BATCH_DOCUMENTS or self._size > _BATCH_CHARACTERS:
-            for waiting in list(self._waiting):
-                yield from self._flush(waiting)
-            self._size = 0
+        else:
+            self._waiting.setdefault(window, []).append(document)
+            text = document[-1] if isinstance(document, tuple) and document else document
+            self._size += len(text) if isinstance(text, (str, list, tuple)) else 64
+            if len(self._waiting[window]) >= _BATCH_DOCUMENTS or self._size > _BATCH_CHARACTERS:
+                yield from self.finish_bundle()
+                self._size = 0
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         for window in list(self._waiting):

@@ -35,7 +35,18 @@ class PostBlock(Block):
 
 
 def split_posts(block: PostBlock, shards: int) -> Iterator[tuple[int, PostBlock]]:
-    """Cuts a block by user, so that all posts of a user go to one shard, with the dictionary each part needs."""
+    """Cuts a block by user, so that all posts of a user go to one shard, with the dictionary each part needs.
+
+    Three posts, "a b", "c" and "b", of the users 4, 7 and 4: even users go to shard 0.
+
+    >>> posts = PostBlock(user=np.array([[4, 0], [7, 0], [4, 0]], np.uint64), lengths=np.array([2, 1, 1], np.int32),
+    ...     ids=np.array([0, 1, 2, 1]), token_lengths=np.array([1, 1, 1]), token_bytes=np.frombuffer(b"abc", np.uint8),
+    ...     key_check=0)
+    >>> for shard, part in split_posts(posts, 2):
+    ...     print(shard, part.lengths.tolist(), part.ids.tolist(), part.vocabulary.to_pylist())
+    0 [2, 1] [0, 1, 1] [b'a', b'b']
+    1 [1] [0] [b'c']
+    """
     shard = (block.user[:, 0] % np.uint64(shards)).astype(np.int64)
     order = np.argsort(shard, kind="stable")
     ends = np.cumsum(np.bincount(shard, minlength=shards))

@@ -66,7 +66,16 @@ class Strata:
         return stratum.astype(np.int64)
 
     def unrank(self, stratum: int, ranks: Array) -> Array:
-        """The keys of the members with these ranks in [0, size[stratum])."""
+        """The keys of the members with these ranks in [0, size[stratum]).
+
+        S_1 has three tokens and no prediction, so V_2 is one stratum of nine pairs:
+
+        >>> tokens = np.arange(6, dtype=np.uint64).reshape(3, 2)
+        >>> s1 = Level.first(np.arange(4), np.frombuffer(b"abc", np.uint8), tokens, np.array([9, 9, 9]), 1.0, 1.0)
+        >>> keys = Strata(s1, "both").unrank(0, np.array([0, 1, 5, 8]))
+        >>> [(int(key) >> 32, int(key) & 0xFFFFFFFF) for key in keys]
+        [(0, 0), (0, 1), (1, 2), (2, 2)]
+        """
         if not len(ranks):
             return np.zeros(0, np.uint64)
         if self._pruning == "single":

@@ -119,6 +119,20 @@ class Randomness:
     application: str
     settings: str
 
+    @classmethod
+    def named(cls, noise_key: str, *, application: str, settings: object, release: str = "") -> "Randomness":
+        """For graphs made of single parts; `ExtractNgrams` makes its own.
+
+        Args:
+            noise_key: `file:PATH` (created if it is not there), `env:NAME` or `gcp-secret:NAME`.
+            application: a name that no other part of the graph with this key has.
+            settings: everything that determines the result besides the data, in a form that JSON can write.
+            release: a label; a second release with the same key needs another.
+        """
+        key = KeyReference.parse(noise_key)
+        key.create_if_missing()
+        return cls(key, release, application, settings_digest(settings))
+
     def open(self) -> "KeySource":
         """Reads the key; called in `DoFn.setup`, on the worker."""
         return KeySource(self, self.key.load())

@@ -24,7 +24,7 @@ def explain_plan(plan: ExtractionPlan) -> str:
     paragraphs = [
         "What is protected. " + guarantee_in_words(plan),
         "The unit. A user is whatever the user field says: all posts with the same value are one user, in however "
-        "many files they lie. Plain-text input without a user field protects one line. The guarantee says nothing "
+        "many files they are. Plain-text input without a user field protects one line. The guarantee says nothing "
         "about a person who appears under several user ids.",
         f"How it is spent. One Gaussian of sigma* = {plan.sigma_star:.6g} would cost as much as the whole run, and "
         f"uses {noise_delta:.3g} of delta; {plan.windows * plan.threshold_delta:.3g} pays for the chance that a "

@@ -130,7 +130,8 @@ class ExtractLevels(beam.PTransform):
     Privacy: user-level differential privacy with the plan's parameters for everything that comes out. Input may hold
     one user's posts in any number of elements. Counters and errors carry no text, token or user id. In fixed or sliding
     windows each window is a release by itself. With `bound_windows` the guarantee is for everything that all windows
-    together tell of a user; without, it is for one user *and window*, and adds up over the windows a user is in.
+    together reveal about a user. Without it, the guarantee is for one user *and window*, and adds up over the windows
+    that a user is in.
     """
 
     def __init__(

@@ -55,7 +55,7 @@ class LimitWindowsPerUser(beam.PTransform):
         if isinstance(windows, SlidingWindows) and _grouped(documents, windows):
             raise ParameterError(
                 "sliding windows must come straight from WindowInto: after a GroupByKey an element's time is the end "
-                "of its window, which lies in others, too."
+                "of its window, which belongs to other windows as well."
             )
         # The earliest time of a group holds the watermark: what leaves it at its own time is not late.
         named = (

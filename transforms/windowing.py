@@ -35,7 +35,7 @@ def check_windowing(documents: beam.PCollection[Any]) -> None:
     """Refuses, when the graph is built, windowing under which a window could be released twice.
 
     Privacy: a second firing is a second release that nothing has paid for, and the bounds of session or custom
-    windows come from the data, so their existence would tell of it.
+    windows come from the data, so the existence of a window would reveal something about them.
     """
     windowing = documents.windowing
     windows = windowing.windowfn

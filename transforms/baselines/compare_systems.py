@@ -51,7 +51,7 @@ class CompareSystems(beam.PTransform):
         max_user_tokens: users with more tokens than this are left out whole.
         tokenizer, sentences, noise_key, release, user_per_document, shards: as for `ExtractLevels`.
 
-    Privacy: each run is private by its plan, as if it were alone: users, clipping coins and noise of a run are named by
+    Privacy: each run is private by its plan, as if it were alone: users, clipping draws and noise of a run are named by
     a key derived from its label. All of them together cost the *sum* of their budgets (basic composition). The
     tally ("released", run, n, 0) is the size of S_n, a function of the release.
     """

@@ -36,7 +36,7 @@ _BUCKET_BITS = 20
 
 @dataclasses.dataclass(frozen=True)
 class UnionRun:
-    """One plan, released once, with noise of its own."""
+    """One plan, released once, with noise that no other run shares."""
 
     plan: UnionPlan
     randomness: Randomness

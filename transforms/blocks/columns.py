@@ -80,7 +80,7 @@ class Block:
             raise ValueError("not a dpngram block, or one of another format version.")
         try:
             return _decode(data)
-        except MemoryError:  # Arrow's is one, too
+        except MemoryError:  # Arrow's is a subclass
             raise
         except _DAMAGE as error:
             raise ValueError(f"a damaged dpngram block ({type(error).__name__}).") from None

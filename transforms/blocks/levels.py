@@ -1,7 +1,7 @@
 """S_k as columns: the released grams of one length, and the arithmetic of V_{k+1} on them.
 
 A gram is a row. Its key is `parent << 32 | last`: the row of its prefix in S_{k-1}, and the row of its last token in
-S_1. Keys are sorted, so rows are in the order of the tokens' bytes, and a gram is decoded by walking up. Level 1
+S_1. Keys are sorted, so rows are in the order of the tokens' bytes, and a gram is decoded from its parents. Level 1
 has S_0, the one empty gram, as its parent. All of it is a function of the release, and public.
 """
 

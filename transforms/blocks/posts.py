@@ -19,7 +19,7 @@ class PostBlock(Block):
     user: Array  # (posts, 2) uint64: keyed digest of the user id
     lengths: Array  # int32: tokens per post
     ids: Array  # tokens, as rows of the dictionary; the narrowest unsigned integers that hold them
-    token_lengths: Array  # bytes of each token of the dictionary; narrow, too
+    token_lengths: Array  # bytes of each token of the dictionary; narrow as well
     token_bytes: Array  # uint8
     key_check: int  # which key made the digests
     # (posts, 2) uint64: keyed digest of the tokens; empty where `user` is that digest

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 from dpngram.transforms.blocks.candidates import CandidateBlock
-from dpngram.transforms.blocks.columns import Array
+from dpngram.transforms.blocks.columns import Array, run_starts
 from dpngram.transforms.randomness.noise import UNIT
 from dpngram.transforms.randomness.prf import Prf
 
@@ -32,6 +32,8 @@ def equal_weights(block: CandidateBlock, cap: int, clip: Prf) -> Array:
     """The weight of each gram of the block, summed over its users, in units of 2^-32.
 
     A user with t grams gives floor(2^32/sqrt(t)) to each; one with more than `cap` keeps `cap` of them.
+
+    Privacy: t squares of floor(2^32/sqrt(t)) sum to at most 2^64, so the vector of a user has norm at most 1, exactly.
     """
     user, kept, given = clip_grams(block, cap, clip)
     weight = np.take(np.take(weight_table(cap), given), user)
@@ -55,7 +57,7 @@ def distinct_pairs(block: CandidateBlock) -> tuple[Array, Array, Array]:
     """For each posting its user and whether it is the first of this user and gram; and the grams that each user has."""
     user = block.owners()
     # Within a gram positions ascend, and users with them: repeats are neighbours.
-    first = np.append(True, user[1:] != user[:-1])[: len(user)]
+    first = run_starts(user)
     first[block.gram_start[:-1]] = True
     return user, first, np.bincount(user[first], minlength=len(block))
 
@@ -66,10 +68,10 @@ def sum_by_gram(block: CandidateBlock, weight: Array) -> Array:
 
 
 def _clip(block: CandidateBlock, user: Array, first: Array, given: Array, cap: int, clip: Prf) -> None:
-    """Unmarks, among the postings that are the first of their user and gram, those beyond the `cap` smallest draws.
+    """For each user above the cap, keeps the `cap` grams with the smallest keyed draws; clears `first` of all others.
 
-    User and draw are packed into one word, so that one sort finds each user's last draw within the cap. Should two
-    draws agree in the bits that fit, at that very place, the sort is made again on all of them.
+    User and draw are packed into 64 bits, so that one sort finds each user's last draw within the cap. If two draws
+    agree in the bits that fit, at that very place, the sort is made again on all bits.
     """
     over = given > cap
     crowded = np.flatnonzero(first & np.take(over, user))

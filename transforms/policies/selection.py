@@ -32,7 +32,7 @@ def threshold_grid(noise: Noise) -> Array:
 def floors(noise: Noise, size: Array, previous: int, eta: float) -> Array:
     """For each stratum a value, in steps, below which no threshold will be chosen; set before anything is drawn.
 
-    About max(20 eta |S_{k-1}|, 50) zero cells of the stratum lie above it: enough to choose well, few enough to draw.
+    About max(20 eta |S_{k-1}|, 50) zero cells of the stratum are above it: enough to choose well, few enough to draw.
     And never more than 2^16, whatever `eta` and the level are, or a level could be many times as large as the last.
     """
     wanted = min(max(20 * eta * previous, 50), _MOST_WANTED)

@@ -80,7 +80,7 @@ def geometric_ranks(size: int, probability: float, prf: Prf, stratum: int) -> Ar
         batch = int(min(expected + 6 * math.sqrt(expected) + 16, _MOST_DRAWN))
         counter = np.arange(drawn, drawn + batch, dtype=np.uint64)
         gaps = np.floor(_log_complement(prf.blocks(counter, stratum)) / log_miss) + 1
-        # A gap beyond the end ends the walk; cut before the sum can overflow.
+        # A gap beyond the end is the last one; cut it before the sum can overflow.
         steps = np.cumsum(np.minimum(gaps, float(size) + 1).astype(np.int64)[: _safe_length(size)]) + last
         ranks.append(steps[steps < size])
         last, drawn = int(steps[-1]), drawn + batch

@@ -33,7 +33,7 @@ _MAX_SIGMA = 2.0**26  # 13 sigma and the sum over 2^31 users must fit 63 bits
 
 @dataclasses.dataclass(frozen=True)
 class Noise:
-    """Gaussian noise of `sigma` on integers, and the grid on which noisy values lie, counted in steps of it."""
+    """Gaussian noise of `sigma` on integers, and the grid to which noisy values are rounded down, counted in steps."""
 
     sigma: float
 

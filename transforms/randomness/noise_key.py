@@ -1,11 +1,10 @@
 """The key that all noise comes from: by reference, never in the job graph, and one key for one release.
 
-Privacy. The release is private because the noise is unknown, so whoever holds the key can subtract it. A key used
-for two data sets is an equality test between them (same bytes if and only if same data), which composition does
-not cover; so every run has a fresh key unless one is given, and a key file remembers, as a MAC that tells
-nothing without the key, what it was used for. Noise is bound to the content: the run key is derived
-from the master key, the release label, the place in the graph, the window, every setting, and a fingerprint of
-the data; on other data it is other noise.
+Privacy: the release is private because the noise is unknown. Whoever holds the key can subtract the noise. A key used
+for two data sets is an equality test between them (same bytes if and only if same data), which composition does not
+cover. So every run has a fresh key unless one is given. A key file remembers what it was used for, as a MAC that
+reveals nothing without the key. Noise is bound to the content: the run key is derived from the master key, the release
+label, the place in the graph, the window, every setting, and a fingerprint of the data. Other data get other noise.
 """
 
 import contextlib
@@ -41,7 +40,7 @@ class NoiseKeyError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class KeyReference:
-    """Where the master key lies: `file:PATH` (any Beam filesystem) or a bare path, `env:NAME`, `gcp-secret:NAME`."""
+    """Where the master key is: `file:PATH` (any Beam filesystem) or a bare path, `env:NAME`, `gcp-secret:NAME`."""
 
     scheme: str
     location: str

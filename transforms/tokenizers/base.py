@@ -36,7 +36,7 @@ class TokenColumn:
     bounds: Array  # int64
     record: Array  # int64; with `sentences`, several runs may belong to one record
     over: int = 0
-    failed: int = 0  # records on which a tokenizer of somebody else's failed
+    failed: int = 0  # records on which a third-party tokenizer failed
 
 
 class Tokenizer(abc.ABC):

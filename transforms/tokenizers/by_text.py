@@ -39,8 +39,8 @@ class ByText(Tokenizer):
                 tokens += [token.encode() for token in split(text)]
             except (KeyboardInterrupt, GeneratorExit, MemoryError):
                 raise
-            except BaseException:  # somebody else's code, on somebody's text: counted, its message shown to nobody
-                # A panic in Rust code, as tokenizers have, and sys.exit are no `Exception`.
+            except BaseException:  # third-party code on private text: counted, and its message is never shown
+                # BaseException, because a panic in Rust code and sys.exit are not an `Exception`.
                 del tokens[start:]
                 failed += 1
             bounds.append(len(tokens))
@@ -138,7 +138,7 @@ class HuggingFaceTokenizer(ByText):
 
 @contextlib.contextmanager
 def _no_panic() -> Iterator[None]:
-    """The library is written in Rust. Where it panics Python sees what is no Exception, and would end the worker."""
+    """The library is written in Rust. Its panics reach Python as a BaseException, which would end the worker."""
     try:
         yield
     except BaseException as error:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from dpngram.transforms.blocks.columns import Array, split_binary
+from dpngram.transforms.blocks.columns import Array, run_starts, split_binary
 from dpngram.transforms.tokenizers.base import TokenColumn, Tokenizer, encode_tokens
 from dpngram.transforms.tokenizers.characters import CharacterClasses, order_marks
 
@@ -57,7 +57,7 @@ class WordTokenizer(Tokenizer):
         after = np.searchsorted(spaces, wide)
         starts = np.maximum(offsets[record], np.append(-1, spaces)[after] + 1)
         ends = np.minimum(offsets[record + 1], np.append(spaces, len(raw))[after])
-        once = np.append(True, starts[1:] != starts[:-1])
+        once = run_starts(starts)
         starts, ends = starts[once], ends[once]
         known: dict[bytes, tuple[bytes, bytes]] = {}
         characters = CharacterClasses(self.is_token_character)

@@ -85,7 +85,9 @@ PROGRAMS = (
         name="errors_quote_the_data",
         why="The line that a failed run prints has the text of somebody else's exception, which may quote a user.",
         edits=(
-            Edit("pipelines/launch/runner.py", "({kinds[-1] if kinds else type(error).__name__})", "({text[-300:]!r})"),
+            Edit(
+                "pipelines/launch/failures.py", "({kinds[-1] if kinds else type(error).__name__})", "({text[-300:]!r})"
+            ),
         ),
         tests=("tests/pipelines/test_extract.py::test_a_run_that_dies_shows_the_step_and_no_more",),
     ),

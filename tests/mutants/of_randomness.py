@@ -143,7 +143,7 @@ RANDOMNESS = (
         "tells so.",
         edits=(
             Edit(
-                "transforms/policies/base.py",
+                "transforms/keyed_dofn.py",
                 "self._round.draws(self._source, window_name(window), binding)",
                 'self._round.draws(self._source, b"global", binding)',
             ),
@@ -208,7 +208,7 @@ RANDOMNESS = (
         "keeps the noise.",
         edits=(
             Edit(
-                "transforms/group_users.py",
+                "transforms/bind_release.py",
                 '        total = int.from_bytes(accumulator, "little") + int.from_bytes(value, "little")\n',
                 '        total = int.from_bytes(value, "little")\n',
             ),
@@ -277,7 +277,9 @@ RANDOMNESS = (
     Mutant(
         name="noise_of_one_sign",
         why="The noise is never negative: a cell below the lowest possible noisy weight has no user.",
-        edits=(Edit("transforms/randomness/prf.py", "    return np.where(upper, -z, z)\n", "    return np.abs(z)\n"),),
+        edits=(
+            Edit("transforms/randomness/draws.py", "    return np.where(upper, -z, z)\n", "    return np.abs(z)\n"),
+        ),
         tests=(
             "tests/transforms/test_keyed.py::test_normal_is_symmetric_and_finite",
             "tests/transforms/test_keyed.py::test_normal_law",
@@ -289,9 +291,9 @@ RANDOMNESS = (
         why="The tails end where a float's bits do, at 8 sigma, and have gaps: values that only one weight can reach.",
         edits=(
             Edit(
-                "transforms/randomness/prf.py",
-                "(words[:, 0] + (words[:, 1] + 0.5) * 2.0**-64) * 2.0**-64",
-                "((words[:, 0] >> np.uint64(11)) + 0.5) * 2.0**-53",
+                "transforms/randomness/draws.py",
+                "(bits[:, 0] + (bits[:, 1] + 0.5) * 2.0**-64) * 2.0**-64",
+                "((bits[:, 0] >> np.uint64(11)) + 0.5) * 2.0**-53",
             ),
         ),
         tests=("tests/transforms/test_keyed.py::test_uniform_keeps_its_precision_near_zero",),

@@ -61,7 +61,7 @@ RELEASES = (
         edits=(
             Edit(
                 "transforms/randomness/noise.py",
-                "return np.flatnonzero((words[:, 0] >= least_word) | (weight >= half))",
+                "return np.flatnonzero((bits[:, 0] >= least_word) | (weight >= half))",
                 "return np.flatnonzero(weight >= half)",
             ),
         ),
@@ -258,7 +258,7 @@ RELEASES = (
     Mutant(
         name="two_panes_released",
         why="A trigger that fires early releases a window twice, with the budget of once.",
-        edits=(Edit("transforms/limit_windows.py", "    if not once:\n", "    if not trigger:\n"),),
+        edits=(Edit("transforms/windowing.py", "    if not once:\n", "    if not trigger:\n"),),
         tests=("tests/transforms/test_windows.py::test_refused",),
     ),
     Mutant(
@@ -266,7 +266,7 @@ RELEASES = (
         why="A post that comes late releases its window a second time.",
         edits=(
             Edit(
-                "transforms/limit_windows.py",
+                "transforms/windowing.py",
                 "    if windowing.allowed_lateness != 0:\n",
                 "    if windowing.allowed_lateness < 0:\n",
             ),
@@ -278,7 +278,7 @@ RELEASES = (
         why="Bounds of sessions come from the data: the name of a window tells when somebody wrote.",
         edits=(
             Edit(
-                "transforms/limit_windows.py",
+                "transforms/windowing.py",
                 "(GlobalWindows, FixedWindows, SlidingWindows):",
                 "(GlobalWindows, FixedWindows, SlidingWindows) and windows is None:",
             ),

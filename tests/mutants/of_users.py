@@ -4,7 +4,7 @@ from mutants.mutant import Edit, Mutant
 
 __all__ = ["USERS"]
 
-_CONTRIBUTION = "transforms/clip_and_weight.py"
+_CONTRIBUTION = "transforms/policies/clipping.py"
 _CLIPPING = "tests/transforms/test_contribution.py"
 _REFERENCE = "tests/transforms/test_reference.py::test_released_grams_are_identical[0-both]"
 _BUDGETS = "tests/transforms/test_budgets.py"
@@ -56,7 +56,7 @@ USERS = (
         why="Weights rounded to the nearest integer: for half of all t the squares of a user's t weights exceed 2^64.",
         edits=(
             Edit(
-                "transforms/randomness/noise.py",
+                "transforms/policies/clipping.py",
                 "    return np.append(0, root.astype(np.int64))\n",
                 "    return np.append(0, np.rint(2.0**32 / np.sqrt(t.astype(np.float64))).astype(np.int64))\n",
             ),
@@ -69,7 +69,7 @@ USERS = (
         "presence moves cells by rounding, and a retry gives another release.",
         edits=(
             Edit(
-                "transforms/sum_cells.py",
+                "transforms/blocks/cells.py",
                 "    total = np.add.reduceat(weight[order], starts)\n",
                 "    total = np.add.reduceat(weight[order].astype(np.float64), starts).astype(np.int64)\n",
             ),
@@ -108,7 +108,7 @@ USERS = (
         why="The name of a user depends on the block that it was read in: posts in two bundles are two users.",
         edits=(
             Edit(
-                "transforms/blocks/posts.py",
+                "transforms/prepare_posts.py",
                 "        distinct = digests.user.strings(*split_binary(encoded.dictionary))\n",
                 "        distinct = digests.user.strings(*split_binary(encoded.dictionary)) ^ np.uint64(len(users))\n",
             ),

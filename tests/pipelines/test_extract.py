@@ -193,7 +193,7 @@ def test_a_run_that_dies_shows_the_step_and_no_more(corpus, tmp_path, capsys, mo
     def broken(*_):
         raise RuntimeError("secret words of a user")
 
-    monkeypatch.setattr("dpngram.transforms.threshold.threshold_cells", broken)
+    monkeypatch.setattr("dpngram.transforms.noisy_threshold.threshold_cells", broken)
     assert extract(tmp_path / "out", "--input", write(tmp_path / "in.jsonl", corpus)) == 1
     err = capsys.readouterr().err
     assert re.fullmatch(r"dpngram extract: error: the run failed in step [^\n]+\n", err)

@@ -23,7 +23,7 @@ from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.io.lines import ByteRange
 from dpngram.pipelines.io.parsing import Fields, parse_jsonl, parse_tsv
 from dpngram.pipelines.io.reading import InputFormat
-from dpngram.pipelines.launch import input_flags as inputs
+from dpngram.pipelines.launch import input_flags
 from dpngram.transforms.blocks.grams import GramTable, empty_table
 
 
@@ -128,7 +128,7 @@ def test_bigquery_with_stand_ins(corpus, key, tmp_path, monkeypatch):
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "apache_beam.io.gcp.bigquery_tools", None)  # as if Beam's gcp extra were not here
         assert extract(tmp_path / "refused", *flags) == 2
-    for module in (extract_module, inputs):  # the output's and the input's
+    for module in (extract_module, input_flags):  # the output's and the input's
         monkeypatch.setattr(module, "check_table", lambda flag, table: table)
     assert extract(tmp_path / "out", *flags) == 0
     assert files(tmp_path / "out") == files(tmp_path / "files")

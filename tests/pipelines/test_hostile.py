@@ -21,8 +21,7 @@ from dpngram.pipelines import extract as extract_module
 from dpngram.pipelines.io import lines as lines_module
 from dpngram.pipelines.io.lines import ByteRange, read_pieces
 from dpngram.pipelines.io.parsing import Fields, parse_jsonl
-from dpngram.transforms import ExtractLevels
-from dpngram.transforms import noisy_threshold as threshold
+from dpngram.transforms import ExtractLevels, noisy_threshold
 
 GOOD = [{"user": f"u{i}", "text": f"w{i % 5} w{i % 3}"} for i in range(300)]
 
@@ -215,13 +214,13 @@ def test_resume_goes_on_from_the_rounds_that_were_done(tmp_path, policy, monkeyp
     checkpoints = {path: path.read_bytes() for path in sorted(out.glob("checkpoint-*"))}
     assert len(checkpoints) >= (2 if policy == "paper" else 5)  # a round that releases nothing leaves none
     drawn = []
-    original = threshold.threshold_cells
+    original = noisy_threshold.threshold_cells
 
     def watched(cells, *rest):
         drawn.append(len(cells))
         return original(cells, *rest)
 
-    monkeypatch.setattr(threshold, "threshold_cells", watched)
+    monkeypatch.setattr(noisy_threshold, "threshold_cells", watched)
     counts = []
     for known in range(len(checkpoints) + 1):
         drawn.clear()

@@ -24,11 +24,10 @@ from dpngram.accounting import plan_extraction
 from dpngram.pipelines.io import parsing
 from dpngram.pipelines.io.lines import RANGE_BYTES, ByteRange, read_pieces
 from dpngram.pipelines.io.reading import is_damage
-from dpngram.transforms import sum_cells as histogram
 from dpngram.transforms.blocks.cells import CellBlock
 from dpngram.transforms.blocks.posts import PostBlock, split_posts
 from dpngram.transforms.randomness.prf import Prf
-from dpngram.transforms.sum_cells import MergeCells
+from dpngram.transforms.sum_cells import MergeCells, _SumAheadDoFn
 from dpngram.transforms.tokenizers import make_tokenizer
 from dpngram.transforms.tokenizers.base import MAX_TOKEN_BYTES
 from dpngram.transforms.tokenizers.by_text import CallableTokenizer
@@ -94,9 +93,9 @@ def sum_cells(blocks):
 
 def test_sums_of_a_bundle_are_bounded(monkeypatch):
     """What a bundle holds goes on when it is too much, nothing stays behind, and the sums are exact."""
-    monkeypatch.setattr(histogram, "_MOST_CELLS", 1000)
+    monkeypatch.setattr("dpngram.transforms.sum_cells._MOST_CELLS", 1000)
     random, total, handed = np.random.default_rng(1), {}, {}
-    step = histogram._SumAheadDoFn()
+    step = _SumAheadDoFn()
     step.start_bundle()
 
     def take(outputs):

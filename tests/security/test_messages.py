@@ -12,11 +12,12 @@ from helpers.raise_sites import SITES
 from helpers.runs import extract, small_corpus
 from helpers.runs import jsonl as body
 
+from dpngram import accounting, pipelines, transforms
 from dpngram.pipelines.io import reading
 from dpngram.pipelines.launch.failures import failure_line
 
 C = CANARIES[0]
-OURS = Path(reading.__file__).resolve().parent.parent
+OURS = {Path(package.__file__).resolve().parent for package in (accounting, transforms, pipelines)}
 
 
 def test_forty_raise_sites(tmp_path, monkeypatch):
@@ -31,7 +32,7 @@ def test_forty_raise_sites(tmp_path, monkeypatch):
         frames = [
             frame
             for frame in traceback.extract_tb(error.__traceback__)
-            if OURS in Path(frame.filename).resolve().parents
+            if OURS & {*Path(frame.filename).resolve().parents}
         ]
         assert frames, name
         if "raise" in (frames[-1].line or "raise"):
@@ -47,7 +48,7 @@ def test_forty_raise_sites(tmp_path, monkeypatch):
 HOSTILE = [
     "{c}",
     "ParameterError: user must {c}",
-    "dpngram.transforms.keys.NoiseKeyError: noise_key {c}",
+    "dpngram.transforms.randomness.noise_key.NoiseKeyError: noise_key {c}",
     "NoiseKeyError: noise_key: {c} was already used",
     "TooManyBadRecords: max_bad_fraction must {c}",
     "max_bad_fraction must be at least the share of bad records: {c} of {c} cannot be used (allowed: {c})",
@@ -79,9 +80,8 @@ def test_a_text_that_looks_like_our_words(text):
 
 def test_words_of_ours_are_shown():
     """Each with what is known here in place of names, and its numbers."""
-    line = (
-        "dpngram.transforms.keys.NoiseKeyError: noise_key: file:/x/a key must hold 32 bytes or 64 hexadecimal digits, "
-    )
+    line = "dpngram.transforms.randomness.noise_key.NoiseKeyError: noise_key: "
+    line += "file:/x/a key must hold 32 bytes or 64 hexadecimal digits, "
     line += "got 7 bytes. [while running 'Step']"
     assert failure_line(RuntimeError(line), None, "a.key") == (
         "noise_key: a.key must hold 32 bytes or 64 hexadecimal digits, got 7 bytes."
@@ -105,12 +105,12 @@ def test_words_of_ours_are_shown():
 @pytest.mark.parametrize(
     "place",
     [
-        "pipelines.parsing._json_block",
-        "transforms.documents.make_posts",
-        "transforms.users.concatenate_posts",
-        "transforms.policies.clip_grams",
-        "transforms.threshold.threshold_cells",
-        "transforms.spurious.collect_tokens",
+        "pipelines.io.parsing._json_block",
+        "transforms.prepare_posts.make_posts",
+        "transforms.group_users.concatenate_posts",
+        "transforms.policies.plus.clip_grams",
+        "transforms.noisy_threshold.threshold_cells",
+        "transforms.add_spurious_grams.collect_tokens",
     ],
 )
 def test_a_run_that_dies_of_text_shows_none(tmp_path, monkeypatch, capfd, place):
@@ -118,7 +118,7 @@ def test_a_run_that_dies_of_text_shows_none(tmp_path, monkeypatch, capfd, place)
 
     def quoting(*_args, **_more):
         raise TypeError(
-            f"{C}\nParameterError: user must {C}\nKeyProblem: noise_key {C}\n{C}Error: [while running '{C}']"
+            f"{C}\nParameterError: user must {C}\nNoiseKeyError: noise_key {C}\n{C}Error: [while running '{C}']"
         )
 
     monkeypatch.setattr(f"dpngram.{place}", quoting)

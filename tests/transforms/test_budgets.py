@@ -9,7 +9,7 @@ import pytest
 from dpngram.accounting import plan_extraction
 from dpngram.transforms import testing
 from dpngram.transforms.noisy_threshold import threshold_cells
-from dpngram.transforms.policies import plus as policies
+from dpngram.transforms.policies import make_policy, plus
 from dpngram.transforms.policies.base import Round
 from dpngram.transforms.policies.budgets import FULL_BUDGET, allowances, longest_runs, spend
 from dpngram.transforms.policies.guide import GUIDE_UNIT, guide_table
@@ -145,9 +145,9 @@ def test_the_invariant(number, monkeypatch):
             for name, left in zip(block.user.tolist(), block.budget.tolist(), strict=True):
                 assert given[name] + left == 2**64 - 1
 
-    original_weigh = policies.PlusPolicy.weigh
-    monkeypatch.setattr(policies.PlusPolicy, "weigh", recording_weigh)
-    monkeypatch.setattr(policies, "spend", recording_spend)
+    original_weigh = plus.PlusPolicy.weigh
+    monkeypatch.setattr(plus.PlusPolicy, "weigh", recording_weigh)
+    monkeypatch.setattr(plus, "spend", recording_spend)
     source = key_source(bytes([number]) * 32)
     extract_in_memory(blocks, plan, source, make_tokenizer("words"), shards=5, histogram_shards=2, observe=observe)
     assert rounds[:6] == [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (3, 0)]
@@ -161,7 +161,7 @@ def test_users_without_books_are_refused_after_level_1():
     blocks, _ = collect_documents([("u", "a b c")] * 3, user_field="user", text_field="text", user_per_document=False)
     plan = plan_extraction(epsilon=20, delta=0.1, max_n=2, max_contributions=5, policy="plus")
     source = key_source(b"b" * 32)
-    policy = policies.make_policy(plan, "both")
+    policy = make_policy(plan, "both")
     users = []
     extract_in_memory(
         blocks, plan, source, make_tokenizer("words"), observe=lambda round_, blocks, _: users.extend(blocks[:1])
@@ -190,7 +190,7 @@ def test_walks_that_disagree_stop_the_run(monkeypatch):
 def test_rounds_and_levels_draw_apart():
     """No two rounds share a draw: of any level, for any purpose, in any window, on any content."""
     plan = plan_extraction(epsilon=4, delta=1e-3, max_n=3, max_contributions=5, policy="plus")
-    source, policy = key_source(b"r" * 32), policies.make_policy(plan, "both")
+    source, policy = key_source(b"r" * 32), make_policy(plan, "both")
     rounds = [(level.n, number) for level in plan.levels for number in range(len(level.rounds))]
     assert len(rounds) == 6
     drawn = [

@@ -88,7 +88,7 @@ def test_draws_that_agree_are_told_apart(monkeypatch):
     """A cipher whose draws differ in their last bits only: still exactly `cap` grams of each user, the smallest."""
 
     class Coarse(Prf):
-        def words(self, first, second):
+        def blocks(self, first, second):
             draws = np.zeros((len(first), 2), np.uint64)
             draws[:, 0] = (np.uint64(7) << np.uint64(60)) + (second * np.uint64(5)) % np.uint64(12)
             return draws

@@ -92,8 +92,10 @@ def test_in_a_host(graphs):
 PROGRAM = """
 import json, sys
 from dpngram.pipelines import audit
-from dpngram.pipelines.attacks import Crowd
-from dpngram.pipelines.running import beam_options, make_pipeline, quiet_logging
+from dpngram.pipelines.launch.beam_flags import beam_options
+from dpngram.pipelines.launch.runner import make_pipeline
+from dpngram.pipelines.launch.startup import quiet_logging
+from dpngram.pipelines.research.attacks import Crowd
 
 quiet_logging(False)
 attack = Crowd.make("plus", 4, 1e-7, 20, 2)

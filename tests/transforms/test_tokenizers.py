@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dpngram.accounting import ParameterError
-from dpngram.transforms.tokenizers import make_tokenizer
-from dpngram.transforms.tokenizers import words as tokenizers
+from dpngram.transforms.tokenizers import base, by_text, make_tokenizer
 
 HOSTILE = [
     "Don't stop! rock'n'roll 'quoted' ''double'' o''clock trailing' 'leading",
@@ -137,8 +136,8 @@ def test_sentences_cut_records_and_keep_tokens(inner):
 
 
 def test_records_over_a_cap_are_left_out_whole(monkeypatch):
-    monkeypatch.setattr(tokenizers, "MAX_TOKEN_BYTES", 4)
-    monkeypatch.setattr(tokenizers, "MAX_RECORD_TOKENS", 3)
+    monkeypatch.setattr(base, "MAX_TOKEN_BYTES", 4)
+    monkeypatch.setattr(base, "MAX_RECORD_TOKENS", 3)
     found, over = tokens_of(
         make_tokenizer("words"), ["a b c", "a b c d", "x toolong y", "", "\u00e9\u00e9\u00e9", "ok"]
     )
@@ -155,7 +154,7 @@ def test_hugging_face(tmp_path):
     assert tokens_of(tokenizer, ["hello world", "other"])[0] == [(0, ["hello", "world"]), (1, ["[UNK]"])]
     assert tokenizer.spec.startswith("huggingface:sha256-")
     (tmp_path / "tokenizer.json").write_text("{}")
-    tokenizers._LOADED.clear()
+    by_text._LOADED.clear()
     with pytest.raises(ParameterError, match="the same file on every worker"):
         tokens_of(tokenizer, ["hello world"])  # the run fails; else this worker would leave out its users
     with pytest.raises(ParameterError, match="must be a readable"):

@@ -7,9 +7,6 @@ import itertools
 
 import apache_beam as beam
 from apache_beam.runners.direct import direct_runner, executor
-from apache_beam.transforms import sideinputs
-from apache_beam.transforms.window import IntervalWindow
-from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
 from dpngram.pipelines import compare, stream
 from dpngram.pipelines.io import reading, writing
@@ -115,18 +112,6 @@ class Faults:
     def _fail(self, place):
         self.failed.append(place)
         raise InjectedFault
-
-
-def tolerate_empty_bundles(monkeypatch):
-    """The runner of TestStream asks a bundle without elements for its window, and hangs on the answer."""
-    make = sideinputs.default_window_mapping_fn
-
-    def tolerant(windows):
-        mapping = make(windows)
-        before_all = IntervalWindow(MIN_TIMESTAMP, MIN_TIMESTAMP)
-        return lambda window: before_all if window is None else mapping(window)
-
-    monkeypatch.setattr(sideinputs, "default_window_mapping_fn", tolerant)
 
 
 def _is_step(kind):

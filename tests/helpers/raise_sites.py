@@ -10,12 +10,7 @@ import pyarrow as pa
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.testing.test_stream import TestStream
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, Repeatedly
-from apache_beam.transforms.window import (
-    FixedWindows,
-    Sessions,
-    SlidingWindows,
-    TimestampedValue,
-)
+from apache_beam.transforms.window import FixedWindows, Sessions, SlidingWindows, TimestampedValue
 from helpers.canaries import CANARIES
 
 from dpngram.accounting import ExtractionPlan, plan_extraction

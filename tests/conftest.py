@@ -1,5 +1,6 @@
 """Shared fixtures."""
 
+import json
 import zipfile
 from pathlib import Path
 
@@ -17,4 +18,11 @@ def msnbc(tmp_path_factory):
     path = tmp_path_factory.mktemp("msnbc") / "msnbc.seq"
     with zipfile.ZipFile(archive) as file:
         path.write_bytes(file.read("msnbc990928.seq"))
+    return path
+
+
+@pytest.fixture
+def posts(tmp_path):
+    path = tmp_path / "posts.jsonl"
+    path.write_text("".join(json.dumps({"user": f"u{i}", "text": "see you tomorrow"}) + "\n" for i in range(600)))
     return path

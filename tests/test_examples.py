@@ -11,13 +11,6 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
-@pytest.fixture
-def posts(tmp_path):
-    path = tmp_path / "posts.jsonl"
-    path.write_text("".join(json.dumps({"user": f"u{i}", "text": "see you tomorrow"}) + "\n" for i in range(600)))
-    return path
-
-
 def test_join_public_table(posts, tmp_path, monkeypatch):
     (tmp_path / "public.csv").write_text("phrase,topic\nsee you,greeting\nnever written,none\n")
     monkeypatch.setattr(sys, "argv", ["x", str(posts), str(tmp_path / "public.csv"), str(tmp_path / "released")])
@@ -36,17 +29,6 @@ def test_parts(posts, tmp_path, capsys, monkeypatch):
     for tokens in (["see"], ["you"], ["tomorrow"], ["see", "you"], ["you", "tomorrow"]):
         assert any(row.startswith(f"Ngram(n={len(tokens)}, tokens={tokens}, weight=") for row in rows), tokens
     assert not any("'thank', 'thank'" in row for row in rows)
-
-
-@pytest.mark.filterwarnings("ignore")  # Beam's own YAML modules warn
-def test_beam_yaml(posts, tmp_path):
-    from apache_beam.yaml import main as yaml_main
-
-    variables = json.dumps({"input": str(posts), "output": str(tmp_path / "ngrams.jsonl")})
-    yaml_main.run(["--yaml_pipeline_file", str(EXAMPLES / "extract.yaml"), "--jinja_variables", variables])
-    rows = [json.loads(line) for path in tmp_path.glob("ngrams*") for line in path.read_text().splitlines()]
-    assert ["see", "you", "tomorrow"] in [row["tokens"] for row in rows]
-    assert all(row["n"] == len(row["tokens"]) for row in rows)
 
 
 @pytest.mark.filterwarnings("ignore")

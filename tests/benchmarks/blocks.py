@@ -2,8 +2,8 @@
 
     python tests/benchmarks/blocks.py synthetic english msnbc memory [--data ../shared/data]
 
-docs/scaling.md has the tables, `dpngram.pipelines.scaling` the constants, tests/pipelines/test_scaling.py checks them.
-Sizes are taken from a run in memory (`extract_in_memory`), whose functions are those of the graph.
+docs/scaling.md has the tables and `dpngram.pipelines.launch.scaling` the constants, which test_scaling.py checks. Sizes
+are taken from a run in memory (`extract_in_memory`), whose functions are those of the graph.
 """
 
 import argparse

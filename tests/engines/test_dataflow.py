@@ -15,6 +15,7 @@ from pathlib import Path
 
 import apache_beam as beam
 import pytest
+from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 from apache_beam.runners.pipeline_context import PipelineContext
 from apache_beam.runners.portability.stager import Stager
@@ -26,8 +27,7 @@ from dpngram.accounting import ParameterError, plan_extraction
 from dpngram.pipelines import extract as extract_module
 from dpngram.pipelines.extract import extract_files
 from dpngram.pipelines.io.reading import InputFormat
-from dpngram.pipelines.launch import dataflow
-from dpngram.pipelines.launch import input_flags as inputs
+from dpngram.pipelines.launch import dataflow, input_flags
 from dpngram.pipelines.launch.beam_flags import beam_options
 from dpngram.pipelines.template import launch
 from dpngram.transforms import ExtractLevels, ExtractNgrams
@@ -300,9 +300,9 @@ def test_a_job_that_is_not_waited_for(flag, monkeypatch, capsys):
 
     monkeypatch.setattr(apiclient, "DataflowApplicationClient", Client)
     monkeypatch.setattr(GoogleCloudOptions, "_warn_if_soft_delete_policy_enabled", lambda self, name: None)
-    monkeypatch.setattr(inputs, "_input_bytes", lambda patterns: 1 << 30)
+    monkeypatch.setattr(input_flags, "_input_bytes", lambda patterns: 1 << 30)
     monkeypatch.setattr(extract_module, "prepare_output", lambda *_args, **_more: True)
-    monkeypatch.setattr(extract_module.FileSystems, "match", lambda patterns: [_Nothing])
+    monkeypatch.setattr(FileSystems, "match", lambda patterns: [_Nothing])
     assert extract("gs://some-bucket/out", *CLOUD, *IMAGE, *WHERE, *KEY, flag) == 0
     assert len(created) == 1
     assert capsys.readouterr().out.startswith("The job goes on by itself; when it is done, `dpngram report gs://")
@@ -340,8 +340,8 @@ def test_setup_file_stages_the_whole_package(staged, tmp_path):
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", tmp_path]
     done = subprocess.run([*pip, staged], env=offline, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    expected = {f"dpngram/{room}/{path.name}" for room in ROOMS for path in (ROOT / room).glob("*.py")}
-    assert {str(path.relative_to(tmp_path)) for path in tmp_path.glob("dpngram/*/*.py")} == expected
+    expected = {f"dpngram/{path.relative_to(ROOT)}" for room in ROOMS for path in (ROOT / room).rglob("*.py")}
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.glob("dpngram/**/*.py")} == expected
     script = (
         "import importlib.metadata, dpngram.pipelines.extract as e, dpngram.transforms as t, dpngram.accounting as a\n"
         "print(e.__file__, t.__file__, a.__file__, importlib.metadata.version('dpngram'))"

@@ -10,39 +10,34 @@ import pyarrow as pa
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.testing.test_stream import TestStream
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, Repeatedly
-from apache_beam.transforms.window import (
-    FixedWindows,
-    Sessions,
-    SlidingWindows,
-    TimestampedValue,
-)
+from apache_beam.transforms.window import FixedWindows, Sessions, SlidingWindows, TimestampedValue
 from helpers.canaries import CANARIES
 
 from dpngram.accounting import ExtractionPlan, plan_extraction
-from dpngram.pipelines import extract as program
 from dpngram.pipelines import stream
 from dpngram.pipelines.io import bigquery, reading, writing
-from dpngram.pipelines.launch import input_flags as inputs
+from dpngram.pipelines.io.output_directory import prepare_output
+from dpngram.pipelines.launch import input_flags
 from dpngram.pipelines.launch.beam_flags import beam_options
 from dpngram.pipelines.launch.runner import make_pipeline
-from dpngram.pipelines.pages import release_page as report
-from dpngram.transforms import ExtractLevels, ExtractNgrams
-from dpngram.transforms import add_spurious_grams as spurious
-from dpngram.transforms import group_users as users
-from dpngram.transforms import limit_windows as windows
-from dpngram.transforms import noisy_threshold as threshold
-from dpngram.transforms import prepare_posts as documents
-from dpngram.transforms.baselines import compare_systems as comparison
+from dpngram.pipelines.pages import release_page
+from dpngram.transforms import ExtractLevels, ExtractNgrams, group_users, limit_windows, prepare_posts
+from dpngram.transforms.add_spurious_grams import complete_level
+from dpngram.transforms.baselines.compare_systems import CompareSystems
 from dpngram.transforms.blocks import levels
 from dpngram.transforms.blocks.columns import Block
+from dpngram.transforms.blocks.documents import DocumentBlock
+from dpngram.transforms.blocks.grams import empty_table
+from dpngram.transforms.blocks.parts import ReleasedPart
 from dpngram.transforms.checkpoints import _LoadDoFn
 from dpngram.transforms.policies import make_policy
 from dpngram.transforms.policies.base import Round
-from dpngram.transforms.randomness import noise_key as keys
-from dpngram.transforms.randomness import prf as keyed
+from dpngram.transforms.randomness import noise_key
+from dpngram.transforms.randomness.draws import binomial
 from dpngram.transforms.randomness.noise import Noise
 from dpngram.transforms.testing import exact_plan, key_source
-from dpngram.transforms.tokenizers import words as tokenizers
+from dpngram.transforms.tokenizers import by_text, make_tokenizer
+from dpngram.transforms.windowing import window_name
 
 C = CANARIES[0]
 PLAN = plan_extraction(epsilon=4, delta=1e-6, max_n=2, max_contributions=5)
@@ -52,13 +47,13 @@ BINDING = SOURCE.binding(bytes(16))
 
 def blocks(*texts, user_per_document=False):
     rows = [text if user_per_document else (C, text) for text in texts or (C,)]
-    found, _ = documents.collect_documents(
+    found, _ = prepare_posts.collect_documents(
         rows, user_field="user", text_field="text", user_per_document=user_per_document
     )
-    return [documents.block_posts(block, tokenizers.make_tokenizer("words"), POSTS)[0] for block in found]
+    return [prepare_posts.block_posts(block, make_tokenizer("words"), POSTS)[0] for block in found]
 
 
-POSTS = documents.PostDigests.of(SOURCE)
+POSTS = prepare_posts.PostDigests.of(SOURCE)
 
 
 def released_level():
@@ -72,7 +67,7 @@ def disagreeing_parts():
     round_ = Round(policy, 2, 0, SOURCE.randomness)
     draw = round_.draws(SOURCE, b"global", BINDING)
     level = policy.finish(released_level(), levels.EMPTY_LEVEL)
-    part = threshold.ReleasedPart(
+    part = ReleasedPart(
         keys=np.zeros(0, np.uint64),
         noisy=np.zeros(0, np.int64),
         digests=np.zeros((0, 2), np.uint64),
@@ -83,7 +78,7 @@ def disagreeing_parts():
         present=np.zeros(0, np.int64),
         below=np.zeros(0, np.int64),
     )
-    spurious.complete_level([part], level, levels.EMPTY_LEVEL, round_, draw)
+    complete_level([part], level, levels.EMPTY_LEVEL, round_, draw)
 
 
 def windowed(*windowing, plan=PLAN, **options):
@@ -100,10 +95,10 @@ class _Window:
 
 
 def other_data(tmp):
-    reference = keys.KeyReference("file", str(tmp / "noise.key"))
+    reference = noise_key.KeyReference("file", str(tmp / "noise.key"))
     reference.create_if_missing()
     for text in (C, C[::-1]):
-        keys.Randomness(reference, "", "a", "s").open().bind(b"w", text.encode()[:16].ljust(16))
+        noise_key.Randomness(reference, "", "a", "s").open().bind(b"w", text.encode()[:16].ljust(16))
 
 
 def checkpoint(tmp):
@@ -116,7 +111,7 @@ def checkpoint(tmp):
 def second_window(tmp):
     writer = writing._Writer(str(tmp), PLAN, {}, "jsonl")
     (tmp / "manifest.json").write_text(C)
-    writer.write("", {f"n{n}": writing.empty_table(n) for n in (1, 2)}, {}, once=True)
+    writer.write("", {f"n{n}": empty_table(n) for n in (1, 2)}, {}, once=True)
 
 
 def finished(tmp, change):
@@ -125,7 +120,7 @@ def finished(tmp, change):
     change(manifest)
     (tmp / "manifest.json").write_text(json.dumps(manifest))
     (tmp / "ngrams-01.jsonl").write_text(C)
-    program.prepare_output(str(tmp), PLAN, {}, "jsonl", overwrite=False, resume="resume" in manifest)
+    prepare_output(str(tmp), PLAN, {}, "jsonl", overwrite=False, resume="resume" in manifest)
 
 
 def changed_tokenizer(tmp):
@@ -133,9 +128,9 @@ def changed_tokenizer(tmp):
 
     path = tmp / "tokenizer.json"
     Tokenizer(models.WordLevel({C: 0}, unk_token=C)).save(str(path))
-    made = tokenizers.HuggingFaceTokenizer(str(path))
+    made = by_text.HuggingFaceTokenizer(str(path))
     path.write_text(path.read_text() + " ")
-    tokenizers._load_hugging_face(str(path), made.digest)
+    by_text._load_hugging_face(str(path), made.digest)
 
 
 def many_grams(monkeypatch):
@@ -146,8 +141,8 @@ def many_grams(monkeypatch):
 def long_shard(monkeypatch):
     piece = blocks(C)[0]
     vast = dataclasses.replace(piece, lengths=np.full(len(piece), (1 << 31) - 1, np.int32))
-    monkeypatch.setattr(users, "concatenate_posts", lambda pieces: pieces[0])
-    users.group_users([vast], user_per_document=False, source=SOURCE)
+    monkeypatch.setattr(group_users, "concatenate_posts", lambda pieces: pieces[0])
+    group_users.group_users([vast], user_per_document=False, source=SOURCE)
 
 
 def secret(monkeypatch):
@@ -157,12 +152,12 @@ def secret(monkeypatch):
         raise RuntimeError(C)
 
     monkeypatch.setattr(secretmanager, "SecretManagerServiceClient", client)
-    keys._read_secret(f"projects/{id(monkeypatch)}")
+    noise_key._read_secret(f"projects/{id(monkeypatch)}")
 
 
 def key_file(tmp, content):
     (tmp / "bad.key").write_bytes(content)
-    keys.KeyReference("file", str(tmp / "bad.key")).load()
+    noise_key.KeyReference("file", str(tmp / "bad.key")).load()
 
 
 def text_file(tmp):
@@ -177,7 +172,7 @@ def damage(tmp):
 
 
 def plus_without_budget():
-    block = users.group_users(blocks(C), user_per_document=False, source=SOURCE)
+    block = group_users.group_users(blocks(C), user_per_document=False, source=SOURCE)
     make_policy(PLAN, "both").allow(block, Round(make_policy(PLAN, "both"), 2, 0, SOURCE.randomness))
 
 
@@ -191,29 +186,31 @@ STREAM = TestStream().advance_watermark_to_infinity()
 EARLY = {"trigger": Repeatedly(AfterCount(1)), "accumulation_mode": AccumulationMode.DISCARDING}
 # What is provoked, with private content at hand: (name of the case, f(tmp_path, monkeypatch)).
 SITES = {
-    "no variable": lambda t, m: keys.KeyReference("env", "NOT_SET").load(),
-    "no key file": lambda t, m: keys.KeyReference("file", str(t / "none")).load(),
-    "no place for a key": lambda t, m: keys.KeyReference("file", str(t / "no" / "k")).create_if_missing(),
+    "no variable": lambda t, m: noise_key.KeyReference("env", "NOT_SET").load(),
+    "no key file": lambda t, m: noise_key.KeyReference("file", str(t / "none")).load(),
+    "no place for a key": lambda t, m: noise_key.KeyReference("file", str(t / "no" / "k")).create_if_missing(),
     "a key that is text": lambda t, m: key_file(t, C.encode()),
     "a key in hex": lambda t, m: key_file(t, (C * 9).encode()[:64]),
-    "an empty reference": lambda t, m: keys.KeyReference.parse("env:"),
+    "an empty reference": lambda t, m: noise_key.KeyReference.parse("env:"),
     "a key used before": lambda t, m: other_data(t),
     "a secret": lambda t, m: secret(m),
-    "another key": lambda t, m: users.group_users(blocks(C), user_per_document=False, source=key_source(b"o" * 32)),
+    "another key": lambda t, m: group_users.group_users(
+        blocks(C), user_per_document=False, source=key_source(b"o" * 32)
+    ),
     "another checkpoint": lambda t, m: checkpoint(t),
     "no block": lambda t, m: Block.from_bytes(C.encode()),
-    "no users": lambda t, m: users.group_users(
+    "no users": lambda t, m: group_users.group_users(
         blocks(C, user_per_document=True), user_per_document=False, source=SOURCE
     ),
     "a long shard": lambda t, m: long_shard(m),
-    "no user": lambda t, m: documents.read_fields((None, C), "user", "text", False),
-    "no text": lambda t, m: documents.read_fields((C, {C}), "user", "text", False),
-    "no token": lambda t, m: documents._token_bytes({C: C}),
+    "no user": lambda t, m: prepare_posts.read_fields((None, C), "user", "text", False),
+    "no text": lambda t, m: prepare_posts.read_fields((C, {C}), "user", "text", False),
+    "no token": lambda t, m: prepare_posts._token_bytes({C: C}),
     "time of a message": lambda t, m: stream._seconds(True),
-    "a custom window": lambda t, m: windows.window_name(_Window(C)),
+    "a custom window": lambda t, m: window_name(_Window(C)),
     "a block for windows": lambda t, m: list(
-        windows._ByUserDoFn(FixedWindows(5), SOURCE.randomness, {}).process(
-            documents.DocumentBlock.from_texts(pa.array([C]), pa.array([C])), 0, None
+        limit_windows._ByUserDoFn(FixedWindows(5), SOURCE.randomness, {}).process(
+            DocumentBlock.from_texts(pa.array([C]), pa.array([C])), 0, None
         )
     ),
     "session windows": lambda t, m: windowed(beam.WindowInto(Sessions(5))),
@@ -225,16 +222,16 @@ SITES = {
     "checkpoints without a key": lambda t, m: ExtractLevels(PLAN, checkpoints=str(t)),
     "no plan": lambda t, m: ExtractLevels(C),
     "sentences of users": lambda t, m: ExtractLevels(PLAN, sentences=True, user_per_document=True),
-    "no runs": lambda t, m: comparison.CompareSystems([]),
+    "no runs": lambda t, m: CompareSystems([]),
     "other zero cells": lambda t, m: disagreeing_parts(),
     "too many grams": lambda t, m: many_grams(m),
     "no budget": lambda t, m: plus_without_budget(),
     "a vast string": lambda t, m: SOURCE.digest("user").strings(
         np.array([0, 1 << 33]), np.frombuffer(C.encode(), "u1")
     ),
-    "a vast count": lambda t, m: keyed.binomial(SOURCE.digest("user").blocks(np.zeros(1, "u8"), 0), 1 << 31, 0.5),
+    "a vast count": lambda t, m: binomial(SOURCE.digest("user").blocks(np.zeros(1, "u8"), 0), 1 << 31, 0.5),
     "vast noise": lambda t, m: Noise(math.inf),
-    "a tokenizer of text": lambda t, m: tokenizers.HuggingFaceTokenizer(text_file(t)),
+    "a tokenizer of text": lambda t, m: by_text.HuggingFaceTokenizer(text_file(t)),
     "a changed tokenizer": lambda t, m: changed_tokenizer(t),
     "no privacy": lambda t, m: writing._Writer(str(t), exact_plan(max_n=1, threshold=1.0), {}, "jsonl"),
     "a window twice": lambda t, m: second_window(t),
@@ -244,17 +241,15 @@ SITES = {
     "a broken release": lambda t, m: finished(
         t, lambda found: found.update(resume=C, levels=[{"file": "ngrams-01.jsonl", "sha256": C}])
     ),
-    "the output is a file": lambda t, m: program.prepare_output(
-        text_file(t), PLAN, {}, "jsonl", overwrite=False, resume=False
-    ),
-    "a plan in a manifest": lambda t, m: report._plan({"plan": {}}),
+    "the output is a file": lambda t, m: prepare_output(text_file(t), PLAN, {}, "jsonl", overwrite=False, resume=False),
+    "a plan in a manifest": lambda t, m: release_page._plan({"plan": {}}),
     "a plan that is text": lambda t, m: ExtractionPlan.from_json(C),
     "a plan that is a list": lambda t, m: ExtractionPlan.from_json(json.dumps([C])),
     "levels that are none": lambda t, m: unlike(lambda stored: stored.update(levels=C)),
     "levels out of order": lambda t, m: unlike(lambda stored: stored["levels"].reverse()),
-    "no files": lambda t, m: inputs._input_bytes([str(t / "*.none")]),
-    "a directory with files": lambda t, m: (text_file(t), inputs.new_directory("bad_records", str(t))),
-    "a directory that is a file": lambda t, m: inputs.new_directory("bad_records", text_file(t)),
+    "no files": lambda t, m: input_flags._input_bytes([str(t / "*.none")]),
+    "a directory with files": lambda t, m: (text_file(t), input_flags.new_directory("bad_records", str(t))),
+    "a directory that is a file": lambda t, m: input_flags.new_directory("bad_records", text_file(t)),
     "too many bad records": lambda t, m: list(reading._CheckDoFn(0.0).process((0, (9, 5)))),
     "a file that is gone": lambda t, m: damage(t),
     "no table": lambda t, m: bigquery.check_table("input", "no table"),

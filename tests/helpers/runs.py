@@ -8,6 +8,7 @@ from dpngram.pipelines.cli import main
 
 BUDGET = ["--epsilon", "20", "--delta", "0.1", "--max_n", "3", "--max_contributions", "12", "--eta", "0.1"]
 WORDS = [f"w{i}" for i in range(12)]
+GOOD = [{"user": f"u{i}", "text": f"w{i % 5} w{i % 3}"} for i in range(300)]
 
 
 def extract(output, *flags):
@@ -39,3 +40,8 @@ def small_corpus(users, words=WORDS):
 
 def jsonl(rows):
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)

@@ -21,7 +21,9 @@ PLANS = (
                 "    return level_sigmas(sigma_star, (1.0,), windows) * len(shares)\n",
             ),
             Edit(
-                _PLAN, "compose_sigmas([min(sigmas)] if rule.individual else sigmas)", "compose_sigmas([min(sigmas)])"
+                _PLAN,
+                "compose_sigmas([min(sigmas)] if spec.individual_budgets else sigmas)",
+                "compose_sigmas([min(sigmas)])",
             ),
         ),
         tests=(f"{_TESTS}::test_known_points", f"{_TESTS}::test_levels_never_spend_more_than_the_budget"),
@@ -32,7 +34,7 @@ PLANS = (
         why="The plan is right, but the noise that is drawn is that of the whole budget at each level.",
         edits=(
             Edit(
-                "transforms/policies/plus.py",
+                "transforms/policies/paper.py",
                 "return Cutoffs.fixed(Noise(round_.level.sigma), Strata(previous, round_.pruning), rho)",
                 "return Cutoffs.fixed(Noise(self.plan.sigma_star), Strata(previous, round_.pruning), rho)",
             ),

@@ -39,7 +39,7 @@ PROGRAMS = (
                 "for file, data in sorted(contents.items()):",
             ),
         ),
-        tests=("tests/pipelines/test_extract.py::test_the_manifest_is_written_last",),
+        tests=("tests/pipelines/io/test_writing.py::test_the_manifest_is_written_last",),
     ),
     Mutant(
         name="records_in_the_manifest",
@@ -85,7 +85,9 @@ PROGRAMS = (
         name="errors_quote_the_data",
         why="The line that a failed run prints has the text of somebody else's exception, which may quote a user.",
         edits=(
-            Edit("pipelines/launch/runner.py", "({kinds[-1] if kinds else type(error).__name__})", "({text[-300:]!r})"),
+            Edit(
+                "pipelines/launch/failures.py", "({kinds[-1] if kinds else type(error).__name__})", "({text[-300:]!r})"
+            ),
         ),
         tests=("tests/pipelines/test_extract.py::test_a_run_that_dies_shows_the_step_and_no_more",),
     ),
@@ -98,7 +100,7 @@ PROGRAMS = (
                 "transforms/checkpoints.py", "        if not hmac.compare_digest(mac, ", "        if len(mac) != len("
             ),
         ),
-        tests=("tests/pipelines/test_hostile.py::test_checkpoints_of_another_run_stop_it[key]",),
+        tests=("tests/transforms/test_checkpoints.py::test_checkpoints_of_another_run_stop_it[key]",),
     ),
     Mutant(
         name="checkpoints_of_other_data",
@@ -111,7 +113,7 @@ PROGRAMS = (
                 "*self._names, name, hashlib.sha256(data).digest())",
             ),
         ),
-        tests=("tests/pipelines/test_hostile.py::test_checkpoints_of_another_run_stop_it[env]",),
+        tests=("tests/transforms/test_checkpoints.py::test_checkpoints_of_another_run_stop_it[env]",),
     ),
     Mutant(
         name="a_worker_in_trouble_is_a_damaged_file",
@@ -191,6 +193,6 @@ PROGRAMS = (
                 "return math.fsum(row.epsilon_spent for row in self.rows)",
             ),
         ),
-        tests=("tests/pipelines/test_compare.py::test_the_sum_of_all_budgets_is_told",),
+        tests=("tests/pipelines/research/test_results.py::test_the_sum_of_all_budgets_is_told",),
     ),
 )

@@ -5,7 +5,7 @@ from mutants.mutant import Edit, Mutant
 __all__ = ["RANDOMNESS"]
 
 _KEYS = "transforms/randomness/noise_key.py"
-_KEYS_TESTS = "tests/transforms/test_keys.py"
+_KEYS_TESTS = "tests/transforms/randomness/test_noise_key.py"
 _REFERENCE = "tests/transforms/test_reference.py::test_released_grams_are_identical[0-both]"
 _DERIVE = 'derive_key(self._master, "run", *self._names, window, fingerprint)'
 _SUBKEY = 'derive_key(run, "draw", purpose, level, round_number)'
@@ -123,7 +123,7 @@ RANDOMNESS = (
                 "source.prf(purpose, self.n, 0, window, binding)",
             ),
         ),
-        tests=("tests/transforms/test_budgets.py::test_rounds_and_levels_draw_apart",),
+        tests=("tests/transforms/policies/test_base.py::test_rounds_and_levels_draw_apart",),
     ),
     Mutant(
         name="two_levels_share_their_noise",
@@ -135,7 +135,7 @@ RANDOMNESS = (
                 "source.prf(purpose, 1, self.number, window, binding)",
             ),
         ),
-        tests=("tests/transforms/test_budgets.py::test_rounds_and_levels_draw_apart", _REFERENCE),
+        tests=("tests/transforms/policies/test_base.py::test_rounds_and_levels_draw_apart", _REFERENCE),
     ),
     Mutant(
         name="all_windows_draw_alike",
@@ -143,12 +143,12 @@ RANDOMNESS = (
         "tells so.",
         edits=(
             Edit(
-                "transforms/policies/base.py",
+                "transforms/keyed_dofn.py",
                 "self._round.draws(self._source, window_name(window), binding)",
                 'self._round.draws(self._source, b"global", binding)',
             ),
         ),
-        tests=("tests/transforms/test_extract.py::test_each_window_is_a_release_of_its_own[paper]",),
+        tests=("tests/transforms/test_keyed_dofn.py::test_each_window_is_a_release_of_its_own[paper]",),
     ),
     Mutant(
         name="tokenizer_left_out_of_the_key",
@@ -156,7 +156,7 @@ RANDOMNESS = (
         edits=(Edit("transforms/extract.py", '            "tokenizer": self._tokenizer.spec,\n', ""),),
         tests=(
             "tests/transforms/test_extract.py::test_everything_that_decides_is_in_the_settings",
-            "tests/transforms/test_extract.py::test_a_key_used_for_other_data_is_refused[paper]",
+            "tests/transforms/test_bind_release.py::test_a_key_used_for_other_data_is_refused[paper]",
         ),
     ),
     Mutant(
@@ -208,12 +208,12 @@ RANDOMNESS = (
         "keeps the noise.",
         edits=(
             Edit(
-                "transforms/group_users.py",
+                "transforms/bind_release.py",
                 '        total = int.from_bytes(accumulator, "little") + int.from_bytes(value, "little")\n',
                 '        total = int.from_bytes(value, "little")\n',
             ),
         ),
-        tests=("tests/transforms/test_extract.py::test_it_equals_the_plain_loop[paper]",),
+        tests=("tests/transforms/test_testing.py::test_it_equals_the_plain_loop[paper]",),
     ),
     Mutant(
         name="keys_of_workers_not_compared_at_a_draw",
@@ -272,15 +272,17 @@ RANDOMNESS = (
                 "transforms/randomness/prf.py", 'mac.update(len(part).to_bytes(8, "little") + part)', "mac.update(part)"
             ),
         ),
-        tests=("tests/transforms/test_keyed.py::test_derived_keys_do_not_confuse_their_names",),
+        tests=("tests/transforms/randomness/test_prf.py::test_derived_keys_do_not_confuse_their_names",),
     ),
     Mutant(
         name="noise_of_one_sign",
         why="The noise is never negative: a cell below the lowest possible noisy weight has no user.",
-        edits=(Edit("transforms/randomness/prf.py", "    return np.where(upper, -z, z)\n", "    return np.abs(z)\n"),),
+        edits=(
+            Edit("transforms/randomness/draws.py", "    return np.where(upper, -z, z)\n", "    return np.abs(z)\n"),
+        ),
         tests=(
-            "tests/transforms/test_keyed.py::test_normal_is_symmetric_and_finite",
-            "tests/transforms/test_keyed.py::test_normal_law",
+            "tests/transforms/randomness/test_draws.py::test_normal_is_symmetric_and_finite",
+            "tests/transforms/randomness/test_draws.py::test_normal_law",
         ),
         attack="crowd",
     ),
@@ -289,11 +291,11 @@ RANDOMNESS = (
         why="The tails end where a float's bits do, at 8 sigma, and have gaps: values that only one weight can reach.",
         edits=(
             Edit(
-                "transforms/randomness/prf.py",
-                "(words[:, 0] + (words[:, 1] + 0.5) * 2.0**-64) * 2.0**-64",
-                "((words[:, 0] >> np.uint64(11)) + 0.5) * 2.0**-53",
+                "transforms/randomness/draws.py",
+                "(bits[:, 0] + (bits[:, 1] + 0.5) * 2.0**-64) * 2.0**-64",
+                "((bits[:, 0] >> np.uint64(11)) + 0.5) * 2.0**-53",
             ),
         ),
-        tests=("tests/transforms/test_keyed.py::test_uniform_keeps_its_precision_near_zero",),
+        tests=("tests/transforms/randomness/test_draws.py::test_uniform_keeps_its_precision_near_zero",),
     ),
 )

@@ -4,7 +4,7 @@ from mutants.mutant import Edit, Mutant
 
 __all__ = ["RELEASES"]
 
-_NOISE = "tests/transforms/test_noise.py"
+_NOISE = "tests/transforms/randomness/test_noise.py"
 _REFERENCE = "tests/transforms/test_reference.py::test_released_grams_are_identical[0-both]"
 _PLUS = "tests/transforms/test_reference_plus.py::test_released_grams_are_identical"
 _SPURIOUS = "transforms/add_spurious_grams.py"
@@ -61,7 +61,7 @@ RELEASES = (
         edits=(
             Edit(
                 "transforms/randomness/noise.py",
-                "return np.flatnonzero((words[:, 0] >= least_word) | (weight >= half))",
+                "return np.flatnonzero((bits[:, 0] >= least_word) | (weight >= half))",
                 "return np.flatnonzero(weight >= half)",
             ),
         ),
@@ -101,7 +101,7 @@ RELEASES = (
                 "self.strata.draw(self.noise.zero_probability(self.floor) / 2, walk)",
             ),
         ),
-        tests=(f"{_NOISE}::test_zero_cells_follow_the_law_of_noise",),
+        tests=("tests/transforms/policies/test_cutoffs.py::test_zero_cells_follow_the_law_of_noise",),
     ),
     Mutant(
         name="zero_probability_doubled",
@@ -126,8 +126,8 @@ RELEASES = (
             ),
         ),
         tests=(
-            f"{_NOISE}::test_walk_of_extreme_probabilities",
-            f"{_NOISE}::test_walk_visits_each_rank_with_the_given_probability",
+            "tests/transforms/policies/test_strata.py::test_walk_of_extreme_probabilities",
+            "tests/transforms/policies/test_strata.py::test_walk_visits_each_rank_with_the_given_probability",
         ),
     ),
     Mutant(
@@ -141,7 +141,7 @@ RELEASES = (
                 "members = np.maximum(left.count[self._mine], right.count[self._theirs]).astype(np.int64)",
             ),
         ),
-        tests=("tests/transforms/test_levels.py::test_valid_count_and_ranks",),
+        tests=("tests/transforms/policies/test_strata.py::test_valid_count_and_ranks",),
     ),
     Mutant(
         name="spurious_grams_at_the_threshold",
@@ -153,7 +153,7 @@ RELEASES = (
                 "return np.maximum(0 * noise, least)",
             ),
         ),
-        tests=(f"{_NOISE}::test_zero_cells_follow_the_law_of_noise",),
+        tests=("tests/transforms/policies/test_cutoffs.py::test_zero_cells_follow_the_law_of_noise",),
     ),
     Mutant(
         name="spurious_grams_after_the_real_ones",
@@ -190,14 +190,14 @@ RELEASES = (
                 "    if not len(cut.size):\n",
             ),
         ),
-        tests=("tests/transforms/test_budgets.py::test_walks_that_disagree_stop_the_run",),
+        tests=("tests/transforms/test_add_spurious_grams.py::test_walks_that_disagree_stop_the_run",),
     ),
     Mutant(
         name="a_walk_for_all_windows_of_a_bundle",
         why="Windows whose shards take turns in one bundle share zero cells, and so their draws: two releases with one "
         "noise.",
         edits=(Edit("transforms/noisy_threshold.py", "self._names != names or any", "self._cut is None or any"),),
-        tests=("tests/transforms/test_threshold.py::test_shards_of_a_bundle_share_their_walk_and_no_other",),
+        tests=("tests/transforms/test_noisy_threshold.py::test_shards_of_a_bundle_share_their_walk_and_no_other",),
     ),
     Mutant(
         name="a_walk_for_all_levels_of_a_bundle",
@@ -206,7 +206,7 @@ RELEASES = (
         edits=(
             Edit("transforms/noisy_threshold.py", "self._names != names or any", "self._names != names or not any"),
         ),
-        tests=("tests/transforms/test_threshold.py::test_shards_of_a_bundle_share_their_walk_and_no_other",),
+        tests=("tests/transforms/test_noisy_threshold.py::test_shards_of_a_bundle_share_their_walk_and_no_other",),
     ),
     Mutant(
         name="tallies_of_exact_weights",
@@ -227,7 +227,7 @@ RELEASES = (
                 "round(int(rest[s]) * float(chance[s]))",
             ),
         ),
-        tests=(f"{_NOISE}::test_zero_cells_below_nought_are_binomial",),
+        tests=("tests/transforms/policies/test_cutoffs.py::test_zero_cells_below_nought_are_binomial",),
     ),
     Mutant(
         name="zero_cells_under_the_floor_forgotten",
@@ -240,7 +240,7 @@ RELEASES = (
                 "chance = 0.5 + 0 * self.noise.zero_probability(self.floor)",
             ),
         ),
-        tests=(f"{_NOISE}::test_zero_cells_below_nought_are_binomial",),
+        tests=("tests/transforms/policies/test_cutoffs.py::test_zero_cells_below_nought_are_binomial",),
     ),
     Mutant(
         name="ceilings_of_one_block",
@@ -251,39 +251,39 @@ RELEASES = (
             Edit("transforms/baselines/release_unions.py", "np.where(mine > 0, ceiling.of(part.digests), 0)", "mine"),
         ),
         tests=(
-            "tests/transforms/test_union.py::test_the_graph_releases_what_sets_release",
-            "tests/transforms/test_union.py::test_unions_are_identical_to_sets[2]",
+            "tests/transforms/baselines/test_compare_systems.py::test_the_graph_releases_what_sets_release",
+            "tests/transforms/baselines/test_release_unions.py::test_unions_are_identical_to_sets[2]",
         ),
     ),
     Mutant(
         name="two_panes_released",
         why="A trigger that fires early releases a window twice, with the budget of once.",
-        edits=(Edit("transforms/limit_windows.py", "    if not once:\n", "    if not trigger:\n"),),
-        tests=("tests/transforms/test_windows.py::test_refused",),
+        edits=(Edit("transforms/windowing.py", "    if not once:\n", "    if not trigger:\n"),),
+        tests=("tests/transforms/test_windowing.py::test_refused",),
     ),
     Mutant(
         name="late_data_accepted",
         why="A post that comes late releases its window a second time.",
         edits=(
             Edit(
-                "transforms/limit_windows.py",
+                "transforms/windowing.py",
                 "    if windowing.allowed_lateness != 0:\n",
                 "    if windowing.allowed_lateness < 0:\n",
             ),
         ),
-        tests=("tests/transforms/test_windows.py::test_refused",),
+        tests=("tests/transforms/test_windowing.py::test_refused",),
     ),
     Mutant(
         name="session_windows_accepted",
         why="Bounds of sessions come from the data: the name of a window tells when somebody wrote.",
         edits=(
             Edit(
-                "transforms/limit_windows.py",
+                "transforms/windowing.py",
                 "(GlobalWindows, FixedWindows, SlidingWindows):",
                 "(GlobalWindows, FixedWindows, SlidingWindows) and windows is None:",
             ),
         ),
-        tests=("tests/transforms/test_windows.py::test_refused",),
+        tests=("tests/transforms/test_windowing.py::test_refused",),
     ),
     Mutant(
         name="user_ids_on_the_runners_pages",
@@ -291,6 +291,6 @@ RELEASES = (
         edits=(
             Edit("transforms/limit_windows.py", 'yield self._source.name("bounded user", user), (', "yield user, ("),
         ),
-        tests=("tests/transforms/test_streams.py::test_keys_of_the_bound_name_nobody",),
+        tests=("tests/transforms/test_limit_windows.py::test_keys_of_the_bound_name_nobody",),
     ),
 )

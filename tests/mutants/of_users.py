@@ -4,10 +4,10 @@ from mutants.mutant import Edit, Mutant
 
 __all__ = ["USERS"]
 
-_CONTRIBUTION = "transforms/clip_and_weight.py"
-_CLIPPING = "tests/transforms/test_contribution.py"
+_CONTRIBUTION = "transforms/policies/clipping.py"
+_CLIPPING = "tests/transforms/policies/test_clipping.py"
 _REFERENCE = "tests/transforms/test_reference.py::test_released_grams_are_identical[0-both]"
-_BUDGETS = "tests/transforms/test_budgets.py"
+_BUDGETS = "tests/transforms/policies/test_budgets.py"
 
 USERS = (
     Mutant(
@@ -56,12 +56,12 @@ USERS = (
         why="Weights rounded to the nearest integer: for half of all t the squares of a user's t weights exceed 2^64.",
         edits=(
             Edit(
-                "transforms/randomness/noise.py",
+                "transforms/policies/clipping.py",
                 "    return np.append(0, root.astype(np.int64))\n",
                 "    return np.append(0, np.rint(2.0**32 / np.sqrt(t.astype(np.float64))).astype(np.int64))\n",
             ),
         ),
-        tests=("tests/transforms/test_noise.py::test_weights_never_exceed_norm_one",),
+        tests=(f"{_CLIPPING}::test_weights_never_exceed_norm_one",),
     ),
     Mutant(
         name="sums_in_floating_point",
@@ -69,12 +69,12 @@ USERS = (
         "presence moves cells by rounding, and a retry gives another release.",
         edits=(
             Edit(
-                "transforms/sum_cells.py",
+                "transforms/blocks/cells.py",
                 "    total = np.add.reduceat(weight[order], starts)\n",
                 "    total = np.add.reduceat(weight[order].astype(np.float64), starts).astype(np.int64)\n",
             ),
         ),
-        tests=("tests/transforms/test_contribution.py::test_sums_are_exact_in_any_order",),
+        tests=("tests/transforms/blocks/test_cells.py::test_sums_are_exact_in_any_order",),
     ),
     Mutant(
         name="posts_of_a_user_in_two_shards",
@@ -108,7 +108,7 @@ USERS = (
         why="The name of a user depends on the block that it was read in: posts in two bundles are two users.",
         edits=(
             Edit(
-                "transforms/blocks/posts.py",
+                "transforms/prepare_posts.py",
                 "        distinct = digests.user.strings(*split_binary(encoded.dictionary))\n",
                 "        distinct = digests.user.strings(*split_binary(encoded.dictionary)) ^ np.uint64(len(users))\n",
             ),
@@ -127,7 +127,7 @@ USERS = (
                 "    return user.lower().encode() if isinstance(user, str) else user, text\n",
             ),
         ),
-        tests=("tests/transforms/test_extract.py::test_users_are_told_apart_by_their_bytes",),
+        tests=("tests/transforms/test_prepare_posts.py::test_users_are_told_apart_by_their_bytes",),
     ),
     Mutant(
         name="a_shared_anonymous_user",
@@ -140,7 +140,7 @@ USERS = (
                 "    if not isinstance(user, (str, bytes)):\n",
             ),
         ),
-        tests=("tests/transforms/test_extract.py::test_documents_that_cannot_be_used_are_left_out",),
+        tests=("tests/transforms/test_prepare_posts.py::test_documents_that_cannot_be_used_are_left_out",),
     ),
     Mutant(
         name="a_sentence_is_a_user",
@@ -152,7 +152,7 @@ USERS = (
                 "        if not plan.levels:\n",
             ),
         ),
-        tests=("tests/pipelines/test_formats.py::test_flags_that_cannot_be",),
+        tests=("tests/pipelines/launch/test_input_flags.py::test_flags_that_cannot_be",),
     ),
     Mutant(
         name="a_file_read_twice",
@@ -164,7 +164,7 @@ USERS = (
                 "found[len(found) if local else file.path] = (file.path, file.size_in_bytes)\n",
             ),
         ),
-        tests=("tests/pipelines/test_reading.py::test_a_file_that_several_patterns_name_is_read_once",),
+        tests=("tests/pipelines/io/test_reading.py::test_a_file_that_several_patterns_name_is_read_once",),
     ),
     Mutant(
         name="budget_not_charged",
@@ -172,7 +172,7 @@ USERS = (
         edits=(
             Edit("transforms/policies/plus.py", "dataclasses.replace(users, budget=users.budget - charge)", "users"),
         ),
-        tests=(f"{_BUDGETS}::test_the_invariant[0]",),
+        tests=("tests/transforms/policies/test_plus.py::test_the_invariant[0]",),
     ),
     Mutant(
         name="a_new_budget_at_every_level",
@@ -184,7 +184,10 @@ USERS = (
                 "np.full(len(users), FULL_BUDGET)",
             ),
         ),
-        tests=(f"{_BUDGETS}::test_users_without_books_are_refused_after_level_1", f"{_BUDGETS}::test_the_invariant[0]"),
+        tests=(
+            "tests/transforms/policies/test_plus.py::test_users_without_books_are_refused_after_level_1",
+            "tests/transforms/policies/test_plus.py::test_the_invariant[0]",
+        ),
     ),
     Mutant(
         name="allowances_above_the_budget",
@@ -234,7 +237,7 @@ USERS = (
                 "    weight = np.concatenate([equal_weights(part, query.max_contributions, clip) for part in grams])\n",
             ),
         ),
-        tests=("tests/transforms/test_union.py::test_clipping_bounds_every_user_over_all_lengths",),
+        tests=("tests/transforms/baselines/test_release_unions.py::test_clipping_bounds_every_user_over_all_lengths",),
     ),
     Mutant(
         name="windows_of_a_user_not_bounded",
@@ -242,13 +245,13 @@ USERS = (
         why="The plan is for W windows, and nobody enforces it: a user in more of them is in more releases than "
         "paid for.",
         edits=(Edit("transforms/extract.py", "plan.windows > 1 if bound_windows is None else bound_windows", "False"),),
-        tests=("tests/transforms/test_streams.py::test_a_user_in_ten_times_as_many_windows[2-True]",),
+        tests=("tests/transforms/test_limit_windows.py::test_a_user_in_ten_times_as_many_windows[2-True]",),
     ),
     Mutant(
         name="one_window_too_many",
         why="A user may be in W + 1 windows; the noise is for W.",
         edits=(Edit("transforms/limit_windows.py", "len(both) <= most else None", "len(both) <= most + 1 else None"),),
-        tests=("tests/transforms/test_streams.py::test_admission",),
+        tests=("tests/transforms/test_limit_windows.py::test_admission",),
     ),
     Mutant(
         name="a_users_late_windows_are_kept",
@@ -260,7 +263,7 @@ USERS = (
                 "if _ends(self._windows, micros) & kept:",
             ),
         ),
-        tests=("tests/transforms/test_streams.py::test_sliding_windows_count_each_window_of_a_post[True]",),
+        tests=("tests/transforms/test_limit_windows.py::test_sliding_windows_count_each_window_of_a_post[True]",),
     ),
     Mutant(
         name="admitted_at_another_time",
@@ -278,6 +281,6 @@ USERS = (
                 "yield document",
             ),
         ),
-        tests=("tests/transforms/test_windows.py::test_times_that_a_coder_cuts",),
+        tests=("tests/transforms/test_limit_windows.py::test_times_that_a_coder_cuts",),
     ),
 )

@@ -13,9 +13,9 @@ from dpngram.pipelines.cli import main
 from dpngram.pipelines.launch.beam_flags import beam_options
 from dpngram.pipelines.launch.startup import quiet_logging
 from dpngram.pipelines.research.attacks import ATTACKS
-from dpngram.transforms import clip_and_weight as contribution
 from dpngram.transforms import extract
-from dpngram.transforms.policies import cutoffs as cut
+from dpngram.transforms.policies import clipping
+from dpngram.transforms.policies.cutoffs import Cutoffs
 from dpngram.transforms.randomness import noise
 
 ERROR = 1e-6
@@ -70,22 +70,24 @@ def test_too_little_noise(tmp_path, monkeypatch):
 
 
 def test_users_are_counted_for_every_time_they_say_it(tmp_path, monkeypatch):
-    original = contribution.distinct_pairs
+    original = clipping.distinct_pairs
 
     def all_pairs(block):
         user, first, given = original(block)
         return user, np.ones_like(first), given
 
-    monkeypatch.setattr(contribution, "distinct_pairs", all_pairs)
+    monkeypatch.setattr(clipping, "distinct_pairs", all_pairs)
     assert not attack(tmp_path, "crowd").holds
 
 
 def test_no_clipping(tmp_path, monkeypatch):
-    def everything(block, cap, clip):
-        return contribution.distinct_pairs(block)
+    weight_table = clipping.weight_table
 
-    monkeypatch.setattr(contribution, "clip_grams", everything)
-    monkeypatch.setattr(contribution, "weight_table", lambda cap: noise.weight_table(1000))
+    def everything(block, cap, clip):
+        return clipping.distinct_pairs(block)
+
+    monkeypatch.setattr(clipping, "clip_grams", everything)
+    monkeypatch.setattr(clipping, "weight_table", lambda cap: weight_table(1000))
     finding = attack(tmp_path, "lone")
     assert finding.event.delta > 0.05
     assert not finding.holds
@@ -100,7 +102,7 @@ def test_a_threshold_one_deviation_too_low(tmp_path, monkeypatch):
 @pytest.mark.parametrize("policy", ["paper", "plus"])
 def test_no_spurious_grams(tmp_path, monkeypatch, policy):
     nothing = np.zeros(0, np.uint64), np.zeros(0, np.int64)
-    monkeypatch.setattr(cut.Cutoffs, "zero_cells", lambda self, prf: nothing)
+    monkeypatch.setattr(Cutoffs, "zero_cells", lambda self, prf: nothing)
     assert not attack(tmp_path, "gap", policy, trials=1000).holds
 
 

@@ -1,135 +1,13 @@
 """`dpngram compare` from files to tables, figures and, apart, exact counts."""
 
-import collections
-import csv
-import html
-import html.parser
 import json
-import math
 import re
 
 import pytest
-from helpers.runs import small_corpus
+from helpers.comparisons import APART, SWEEPS, compare, table
 
 from dpngram.pipelines import compare as program
-from dpngram.pipelines.cli import main
 from dpngram.pipelines.io.reading import InputFormat
-from dpngram.pipelines.pages.figures import Series, line_chart
-from dpngram.pipelines.research.systems import SYSTEMS, plan_comparison, round_up
-
-BUDGET = ["--epsilon", "20", "--delta", "0.1", "--max_n", "3", "--max_contributions", "12", "--eta", "0.1"]
-SWEEPS = ["--sweep", "epsilon=10,20", "--sweep", "pruning=both,single", "--sweep", "max_contributions=6,12"]
-APART = "exact-counts-NOT-PRIVATE"
-
-
-def compare(output, *flags, budget=BUDGET):
-    try:
-        return main(["compare", "--output", str(output), *budget, *map(str, flags)])
-    except SystemExit as stop:
-        return stop.code
-
-
-def table(path):
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.reader(file))
-
-
-@pytest.fixture(scope="module")
-def rows():
-    return small_corpus(150)
-
-
-@pytest.fixture(scope="module")
-def corpus(rows, tmp_path_factory):
-    path = tmp_path_factory.mktemp("corpus") / "in.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-@pytest.fixture(scope="module")
-def compared(corpus, tmp_path_factory):
-    """Every system, three sweeps, two repeats, and nothing exact."""
-    output = tmp_path_factory.mktemp("compared") / "out"
-    assert compare(output, "--input", corpus, "--repeats", 2, *SWEEPS) == 0
-    return output
-
-
-@pytest.fixture(scope="module")
-def revealed(corpus, tmp_path_factory):
-    output = tmp_path_factory.mktemp("revealed") / "out"
-    flags = ["--reveal_exact_counts", "--anonymity", "5,40", "--max_user_tokens", 20, "--as_printed"]
-    assert compare(output, "--input", corpus, *flags) == 0
-    return output
-
-
-def test_files_and_tables(compared):
-    names = {path.name for path in compared.iterdir()}
-    tables = {"systems", "sweep-epsilon", "sweep-pruning", "sweep-max_contributions"}
-    csvs = {f"{name}{suffix}.csv" for name in tables for suffix in ("", "-sd")}
-    assert names == {"comparison.json", "comparison.html", *csvs}
-    results = json.loads((compared / "comparison.json").read_text())
-    found = table(compared / "systems.csv")
-    assert found[0] == ["system", "1", "2", "3", "total"]
-    assert [row[0] for row in found[1:]] == list(SYSTEMS.values())
-    for line, number in zip(found[1:], results["systems"], strict=True):
-        row = results["rows"][number]
-        assert len(row["released"]) == 2
-        means = [sum(repeat[n] for repeat in row["released"]) / 2 for n in range(3)]
-        assert [float(cell) for cell in line[1:4]] == means == row["mean"]
-        if row["system"] == "dpsu_single":
-            assert line[4] == "-"
-        else:
-            assert float(line[4]) == sum(means) == row["total"]["mean"]
-        assert row["sd"][0] == pytest.approx(abs(row["released"][0][0] - row["released"][1][0]) / math.sqrt(2))
-        assert min(means[:2]) > 0
-    # Two repeats are two draws of noise.
-    assert any(row["released"][0] != row["released"][1] for row in results["rows"])
-    epsilon = table(compared / "sweep-epsilon.csv")
-    assert [row[0] for row in epsilon] == ["epsilon", "10", "20"]
-    assert float(epsilon[1][-1]) < float(epsilon[2][-1])
-
-
-def test_what_is_the_same_is_run_once(compared):
-    """The points epsilon = 20, both-side pruning and Delta = 12 are the system DPNE; single-side is one, too."""
-    results = json.loads((compared / "comparison.json").read_text())
-    assert len(results["rows"]) == len(SYSTEMS) + 2
-    dpne, one_side = results["systems"][:2]
-    points = {sweep["parameter"]: sweep["rows"] for sweep in results["sweeps"]}
-    assert points["epsilon"][1] == points["pruning"][0] == points["max_contributions"][1] == dpne
-    assert points["pruning"][1] == one_side
-
-
-def test_systems_that_agree_keep_their_names():
-    """With T = 1 the three baselines are one mechanism; each is still a row, and the sum counts all of them."""
-    one = plan_comparison(epsilon=1, delta=1e-7, max_n=1, max_contributions=10)
-    assert [one.rows[row].title for row in one.systems] == list(SYSTEMS.values())
-    assert one.epsilon_spent == len(SYSTEMS)
-
-
-def test_budgets_are_rounded_up():
-    assert round_up(1.004e-5, 3) == "1.01e-05"
-    assert round_up(1.8e-4, 3) == "0.00018"
-    assert round_up(66.0, 6) == "66"
-    assert round_up(sum([0.1] * 10), 6) == "1"
-
-
-def test_the_sum_of_all_budgets_is_told(compared):
-    results = json.loads((compared / "comparison.json").read_text())
-    # Systems: 5 with one plan and DPSU-single with 3; the sweeps add one of epsilon 10 and one of 20. Twice each.
-    assert results["spent"]["epsilon"] == pytest.approx(2 * (5 * 20 + 3 * 20 + 10 + 20))
-    assert results["spent"]["delta"] == 1.0  # 2 * 10 * 0.1, and a probability ends at 1
-    assert "20 releases are made from the same users" in results["spent"]["words"]
-    page = (compared / "comparison.html").read_text()
-    assert results["spent"]["words"] in page
-    assert "public and research data" in page
-    comparison = plan_comparison(epsilon=1, delta=1e-7, max_n=6, max_contributions=10, systems="dpne,dpsu_even")
-    assert comparison.delta_spent == pytest.approx(2e-7)
-    printed = plan_comparison(
-        epsilon=1, delta=1e-7, max_n=6, max_contributions=10, systems="dpne,dpsu_even", as_printed=True
-    )
-    assert printed.delta_spent == pytest.approx(4.5e-7)
-    assert "(1, 3.5e-07)-DP, not (1, 1e-07)-DP" in printed.rows[1].note
-    assert not comparison.rows[1].note
 
 
 def test_nothing_exact_without_asking(compared):
@@ -155,104 +33,8 @@ def test_nothing_exact_without_asking(compared):
     assert not (compared / APART).exists()
 
 
-class Page(html.parser.HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.tags, self.attributes = collections.Counter(), []
-
-    def handle_starttag(self, tag, attributes):
-        self.tags[tag] += 1
-        self.attributes += attributes
-
-
-def test_one_page_without_the_network(compared, revealed):
-    for path, charts in (
-        (compared / "comparison.html", 2 + 3),
-        (revealed / APART / "comparison-NOT-PRIVATE.html", 2 + len(SYSTEMS)),
-    ):
-        text = path.read_text()
-        page = Page()
-        page.feed(text)
-        assert not {"script", "img", "link", "iframe", "object"} & set(page.tags)
-        assert "://" not in text
-        assert "@import" not in text
-        assert "url(" not in text
-        assert page.tags["figure"] == page.tags["figcaption"] == charts
-        assert text.count(">length n<") == charts
-        assert "prefers-color-scheme:dark" in text
-        assert "@media print" in text
-
-
-def test_exact_counts_are_apart_and_right(rows, revealed):
-    apart = revealed / APART
-    assert {path.name for path in revealed.iterdir()} == {
-        "comparison.json",
-        "comparison.html",
-        "systems.csv",
-        APART,
-    }
-    assert {path.name for path in apart.iterdir()} == {
-        "exact-counts-NOT-PRIVATE.json",
-        "comparison-NOT-PRIVATE.html",
-        "README-NOT-PRIVATE.txt",
-        "dataset.csv",
-        "sequences-per-user.csv",
-        "k-anonymity.csv",
-        "spurious.csv",
-    }
-    exact = json.loads((apart / "exact-counts-NOT-PRIVATE.json").read_text())
-    assert exact["warning"].startswith("NOT PRIVATE")
-    assert html.escape(exact["warning"]) in (apart / "comparison-NOT-PRIVATE.html").read_text()
-    users = collections.defaultdict(list)
-    for row in rows:
-        users[row["user"]].append(row["text"].split())
-    kept = {user: posts for user, posts in users.items() if sum(map(len, posts)) <= 20}
-    assert 0 < len(kept) < len(users)
-    sequences, holders = [], []
-    for n in (1, 2, 3):
-        found = {
-            user: [tuple(post[i : i + n]) for post in posts for i in range(len(post) - n + 1)]
-            for user, posts in kept.items()
-        }
-        sequences.append(sum(map(len, found.values())))
-        holders.append(collections.Counter(gram for mine in found.values() for gram in set(mine)))
-    unique = sum(map(len, holders))
-    assert table(apart / "dataset.csv")[1] == [
-        str(len(users)),
-        str(len(rows)),
-        f"{sum(sequences) / len(kept):.2f}",
-        str(sum(sequences)),
-        str(unique),
-    ]
-    assert table(apart / "sequences-per-user.csv")[1] == [
-        *(f"{count / len(kept):.2f}" for count in sequences),
-        f"{sum(sequences) / len(kept):.2f}",
-    ]
-    held = {k: [sum(users >= k for users in counts.values()) for counts in holders] for k in (5, 40)}
-    anonymity = table(apart / "k-anonymity.csv")
-    assert [list(map(int, row[2:])) for row in anonymity[1:3]] == [held[5], held[40]]
-    fractions = {(row[0], int(row[1])): [float(cell or 1) for cell in row[2:]] for row in anonymity[3:]}
-    assert set(fractions) == {(title, k) for title in titles(revealed) for k in (5, 40)}
-    assert all(0 <= part <= 1 for parts in fractions.values() for part in parts)
-    assert all(fractions[title, 40][1] >= fractions[title, 5][1] for title in titles(revealed))
-    # What DPNE recovers and what is spurious are what it released.
-    results = json.loads((revealed / "comparison.json").read_text())
-    for system in exact["anonymity"]["systems"]:
-        released = results["rows"][system["row"]]["released"][0]
-        for n in range(3):
-            assert 0 <= system["spurious"][0][n] <= released[n]
-            assert system["recovered"][0][0][n] <= released[n] - system["spurious"][0][n]
-        if system["title"].startswith("DPSU"):
-            assert sum(system["spurious"][0]) == 0
-
-
-def titles(output):
-    results = json.loads((output / "comparison.json").read_text())
-    return [results["rows"][row]["title"] for row in results["systems"]]
-
-
-def test_warning_in_red_and_overspending_said(corpus, tmp_path, capsys):
-    flags = ["--input", corpus, "--systems", "dpsu_even", "--as_printed", "--reveal_exact_counts"]
+def test_warning_in_red_and_overspending_said(compared_file, tmp_path, capsys):
+    flags = ["--input", compared_file, "--systems", "dpsu_even", "--as_printed", "--reveal_exact_counts"]
     assert compare(tmp_path / "out", *flags) == 0
     said = capsys.readouterr()
     assert re.search(r"\x1b\[1;31mWARNING: NOT PRIVATE.*\x1b\[0m", said.err)
@@ -260,7 +42,7 @@ def test_warning_in_red_and_overspending_said(corpus, tmp_path, capsys):
     assert "(20, 0.2)-DP, not (20, 0.1)-DP" in (tmp_path / "out" / "comparison.html").read_text()
 
 
-def test_one_reading_and_one_grouping(corpus, tmp_path, monkeypatch):
+def test_one_reading_and_one_grouping(compared_file, tmp_path, monkeypatch):
     """However many systems, sweeps and repeats: the file is opened once, and the graph groups users once."""
     reads, graphs = [], []
     read, make = InputFormat.read, program.make_pipeline
@@ -276,7 +58,7 @@ def test_one_reading_and_one_grouping(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(InputFormat, "read", counted)
     monkeypatch.setattr(program, "make_pipeline", kept)
     flags = ["--systems", "dpne,dpsu_all,dpsu_single", "--repeats", 2, "--reveal_exact_counts", *SWEEPS[:2]]
-    assert compare(tmp_path / "out", "--input", corpus, *flags) == 0
+    assert compare(tmp_path / "out", "--input", compared_file, *flags) == 0
     assert len(reads) == 1
     names = [part.full_label for part in walk(graphs[0])]
     assert sum(name.endswith("/Parse") for name in names) == 1
@@ -293,11 +75,11 @@ def walk(pipeline):
     return list(parts(pipeline._root_transform()))
 
 
-def test_the_same_key_gives_the_same_comparison(corpus, tmp_path):
+def test_the_same_key_gives_the_same_comparison(compared_file, tmp_path):
     """Cutoffs otherwise, run twice: the same bytes. Other noise for other keys."""
     key = tmp_path / "noise.key"
     key.write_bytes(b"0123456789abcdef" * 2)
-    flags = ["--input", corpus, "--systems", "dpne,dpsu_all,dpsu_single", "--noise_key", key]
+    flags = ["--input", compared_file, "--systems", "dpne,dpsu_all,dpsu_single", "--noise_key", key]
     assert compare(tmp_path / "a", *flags) == 0
     assert compare(tmp_path / "b", *flags, "--shards", 3, "--direct_runner_bundle_repeat", 1) == 0
     assert (tmp_path / "a" / "comparison.json").read_bytes() == (tmp_path / "b" / "comparison.json").read_bytes()
@@ -307,8 +89,8 @@ def test_the_same_key_gives_the_same_comparison(corpus, tmp_path):
     assert (tmp_path / "a" / "comparison.json").read_bytes() != (tmp_path / "c" / "comparison.json").read_bytes()
 
 
-def test_a_key_is_for_one_comparison(corpus, tmp_path, capsys):
-    flags = ["--input", corpus, "--systems", "dpsu_all", "--noise_key", tmp_path / "noise.key"]
+def test_a_key_is_for_one_comparison(compared_file, tmp_path, capsys):
+    flags = ["--input", compared_file, "--systems", "dpsu_all", "--noise_key", tmp_path / "noise.key"]
     assert compare(tmp_path / "a", *flags) == 0
     assert compare(tmp_path / "b", *flags, "--max_user_tokens", 20) == 1
     assert "was already used for this release label" in capsys.readouterr().err
@@ -347,8 +129,8 @@ def test_a_key_is_for_one_comparison(corpus, tmp_path, capsys):
         (["--sentences", "--input_format", "text"], "sentences must be off"),
     ],
 )
-def test_errors_are_one_line_before_anything_is_read(corpus, tmp_path, capsys, flags, message):
-    assert compare(tmp_path / "out", "--input", corpus, *flags) == 2
+def test_errors_are_one_line_before_anything_is_read(compared_file, tmp_path, capsys, flags, message):
+    assert compare(tmp_path / "out", "--input", compared_file, *flags) == 2
     said = capsys.readouterr()
     assert said.err.startswith("dpngram compare: error: ")
     assert message in said.err
@@ -356,10 +138,10 @@ def test_errors_are_one_line_before_anything_is_read(corpus, tmp_path, capsys, f
     assert not (tmp_path / "out").exists()
 
 
-def test_output_must_be_empty(corpus, tmp_path, capsys):
+def test_output_must_be_empty(compared_file, tmp_path, capsys):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("keep")
-    assert compare(tmp_path / "out", "--input", corpus) == 2
+    assert compare(tmp_path / "out", "--input", compared_file) == 2
     assert "output must be a new or empty directory" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
 
@@ -380,26 +162,10 @@ def test_an_empty_input_is_compared_like_any_other(tmp_path, text):
 
 
 @pytest.mark.parametrize("flag", ["--noise_key", "--bad_records"])
-def test_nothing_private_in_the_output(corpus, tmp_path, capsys, flag):
-    assert compare(tmp_path / "out", "--input", corpus, flag, tmp_path / "out" / "deep") == 2
+def test_nothing_private_in_the_output(compared_file, tmp_path, capsys, flag):
+    assert compare(tmp_path / "out", "--input", compared_file, flag, tmp_path / "out" / "deep") == 2
     assert f"{flag[2:]} must not be in the output" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-def test_charts_show_what_they_are_given():
-    chart = line_chart(
-        "a <b>", "x & y", "count", ["1", "2", "3"], [Series("up", [1, None, 9], [0, 0, 3]), Series("q", [0, 0, 0])]
-    )
-    assert "a &lt;b&gt;" in chart
-    assert "x &amp; y" in chart
-    assert "up, 3: 9 ± 3" in chart
-    assert chart.count("<title>") == 2 + 3
-    assert chart.count("whisker") == 1
-    assert ">15<" not in chart  # the axis ends above 12
-    ordinates = [float(y) for y in re.findall(r"cy='([\d.]+)' r='4.2' class='mark c0'><title>up", chart)]
-    assert ordinates[0] > ordinates[1]
-    empty = line_chart("none", "x", "y", ["1"], [Series("a", [0])], log=True)
-    assert "<title>" not in empty
 
 
 def test_msnbc_is_the_papers_table(msnbc, tmp_path):

@@ -9,27 +9,14 @@ import sys
 
 import numpy as np
 import pytest
-from helpers.runs import BUDGET, extract, files, small_corpus
+from helpers.runs import BUDGET, extract, files, small_corpus, write
 
 from dpngram.accounting import ExtractionPlan
-from dpngram.pipelines.io import writing
 
 
 @pytest.fixture(scope="module")
 def corpus():
     return small_corpus(200)
-
-
-@pytest.fixture
-def key(tmp_path):
-    path = tmp_path / "noise.key"
-    path.write_bytes(b"0123456789abcdef" * 2)
-    return str(path)
-
-
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
 
 
 @pytest.mark.parametrize("policy", ["paper", "plus"])
@@ -65,20 +52,6 @@ def test_release_and_manifest(corpus, tmp_path, policy):
     assert manifest["released"] == sum(level["released"] for level in manifest["levels"])
     assert manifest["plan"]["policy"] == policy
     assert manifest["policy"].startswith({"paper": "each level", "plus": "every user has one budget"}[policy])
-
-
-def test_the_manifest_is_written_last(corpus, tmp_path, monkeypatch):
-    """It says that the others are whole: a run that dies before it has released nothing that looks finished."""
-    written, rename = [], writing.FileSystems.rename
-
-    def watched(sources, targets):
-        written.extend(path.rpartition("/")[2] for path in targets)
-        rename(sources, targets)
-
-    monkeypatch.setattr(writing.FileSystems, "rename", watched)
-    assert extract(tmp_path / "out", "--input", write(tmp_path / "in.jsonl", corpus)) == 0
-    assert written[:4] == ["ngrams-01.jsonl", "ngrams-02.jsonl", "ngrams-03.jsonl", "manifest.json"]
-    assert "manifest.json" not in written[4:]
 
 
 @pytest.mark.parametrize("policy", ["paper", "plus"])
@@ -193,7 +166,7 @@ def test_a_run_that_dies_shows_the_step_and_no_more(corpus, tmp_path, capsys, mo
     def broken(*_):
         raise RuntimeError("secret words of a user")
 
-    monkeypatch.setattr("dpngram.transforms.threshold.threshold_cells", broken)
+    monkeypatch.setattr("dpngram.transforms.noisy_threshold.threshold_cells", broken)
     assert extract(tmp_path / "out", "--input", write(tmp_path / "in.jsonl", corpus)) == 1
     err = capsys.readouterr().err
     assert re.fullmatch(r"dpngram extract: error: the run failed in step [^\n]+\n", err)

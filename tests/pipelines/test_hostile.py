@@ -12,19 +12,10 @@ import time
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
-from helpers.runs import BUDGET, extract
+from helpers.runs import BUDGET, GOOD, extract
 from helpers.runs import jsonl as body
 
-from dpngram.accounting import ParameterError, plan_extraction
-from dpngram.pipelines import extract as extract_module
-from dpngram.pipelines.io import lines as lines_module
-from dpngram.pipelines.io.lines import ByteRange, read_pieces
 from dpngram.pipelines.io.parsing import Fields, parse_jsonl
-from dpngram.transforms import ExtractLevels
-from dpngram.transforms import noisy_threshold as threshold
-
-GOOD = [{"user": f"u{i}", "text": f"w{i % 5} w{i % 3}"} for i in range(300)]
 
 HOSTILE = {
     "bad_json": [
@@ -109,36 +100,6 @@ def test_two_thousand_hostile_lines(tmp_path, capsys):
     assert list((tmp_path / "refused").iterdir()) == []
 
 
-def test_lines_that_are_too_long_are_passed_over(tmp_path, monkeypatch):
-    """100 MB of one line: counted, not held. Ranges and streams, the long line first, between and last."""
-    monkeypatch.setattr(lines_module, "MAX_RECORD_BYTES", 5000)
-    monkeypatch.setattr(lines_module, "_READ_BYTES", 700)
-    monkeypatch.setattr(lines_module, "RANGE_BYTES", 2000)
-    random = np.random.default_rng(1)
-    for trial in range(60):
-        sizes = [int(random.choice([0, 10, 300, 4000, 4999, 5000, 5001, 20_000])) for _ in range(8)]
-        rows = [b"x" * size + b"\n" for size in sizes]
-        if trial % 2:
-            rows[-1] = rows[-1][:-1]
-        data = b"".join(rows)
-        path = tmp_path / "long"
-        path.write_bytes(data)
-        (tmp_path / "long.gz").write_bytes(gzip.compress(data))
-        ranges = [
-            ByteRange(str(path), at, min(at + 2000, len(data)), "uncompressed") for at in range(0, len(data), 2000)
-        ]
-        found = [piece for extent in ranges for piece in read_pieces(extent, 0)]
-        assert sum(piece.length for piece in found) == len(data)
-        assert all(piece.data is None or data[piece.offset :].startswith(piece.data) for piece in found)
-        over = [piece for piece in found if piece.data is None]
-        assert [piece.length for piece in over] == [len(row) for row in rows if len(row) > 5000]
-        streamed = list(read_pieces(ByteRange(str(tmp_path / "long.gz"), 0, -1, "gzip"), 0))
-        assert sum(piece.length for piece in streamed) == len(data)
-        # A stream may hold a line that is somewhat longer before it knows.
-        assert all(piece.length > 5000 for piece in streamed if piece.data is None)
-        assert all(max(map(len, piece.data.split(b"\n"))) < 8000 for piece in streamed if piece.data is not None)
-
-
 def test_a_line_of_a_hundred_megabytes(tmp_path):
     """In a process of its own, with less memory than the line and the run would need together."""
     with open(tmp_path / "in.jsonl", "wb") as file:
@@ -175,116 +136,6 @@ def test_broken_files(tmp_path):
     assert notes["bad_records"] == {"missing_text": 10, "missing_user": 2, "bad_user": 2, "unreadable": 1}
     (tmp_path / "junk.avro").write_bytes(b"Obj\x01 no avro")
     assert extract(tmp_path / "c", "--input", tmp_path / "junk.avro", "--input_format", "avro") == 1
-
-
-def test_records_over_a_cap_are_counted(tmp_path):
-    long_token = {"user": "a", "text": "x" * 5000 + " y"}
-    (tmp_path / "in.jsonl").write_bytes(body([*GOOD, long_token]))
-    assert extract(tmp_path / "out", "--input", tmp_path / "in.jsonl") == 0
-    assert json.loads((tmp_path / "out" / "operator.json").read_text())["bad_records"] == {"over_cap": 1}
-
-
-def test_overwrite_and_resume(tmp_path, capsys):
-    (tmp_path / "in.jsonl").write_bytes(body(GOOD))
-    (tmp_path / "noise.key").write_bytes(b"k" * 32)
-    flags = ["--input", tmp_path / "in.jsonl", "--noise_key", tmp_path / "noise.key"]
-    out = tmp_path / "out"
-    assert extract(out, *flags) == 0
-    assert extract(out, *flags) == 2
-    assert "--overwrite replaces it" in capsys.readouterr().err
-    assert extract(out, *flags, "--resume") == 0  # nothing left to do
-    (out / "mine.txt").write_text("kept")
-    assert extract(out, *flags, "--overwrite") == 0
-    assert (out / "mine.txt").read_text() == "kept"
-    (out / "mine.txt").unlink()
-    assert not list(out.glob("checkpoint-*"))
-    with pytest.raises(ParameterError, match="checkpoints must have a noise_key"):
-        ExtractLevels(plan_extraction(epsilon=1, delta=0.1, max_n=2, max_contributions=1), checkpoints=str(out))
-
-
-@pytest.mark.parametrize("policy", ["paper", "plus"])
-def test_resume_goes_on_from_the_rounds_that_were_done(tmp_path, policy, monkeypatch):
-    """Whatever rounds are known, the result is the same; rounds that are known draw no noise again."""
-    (tmp_path / "in.jsonl").write_bytes(body(GOOD))
-    (tmp_path / "noise.key").write_bytes(b"k" * 32)
-    flags = ["--input", tmp_path / "in.jsonl", "--noise_key", tmp_path / "noise.key", "--policy", policy]
-    out = tmp_path / "out"
-    monkeypatch.setattr(extract_module, "drop_checkpoints", lambda _: None)
-    assert extract(out, *flags) == 0
-    first = release_of(out)
-    checkpoints = {path: path.read_bytes() for path in sorted(out.glob("checkpoint-*"))}
-    assert len(checkpoints) >= (2 if policy == "paper" else 5)  # a round that releases nothing leaves none
-    drawn = []
-    original = threshold.threshold_cells
-
-    def watched(cells, *rest):
-        drawn.append(len(cells))
-        return original(cells, *rest)
-
-    monkeypatch.setattr(threshold, "threshold_cells", watched)
-    counts = []
-    for known in range(len(checkpoints) + 1):
-        drawn.clear()
-        (out / "manifest.json").unlink()
-        for number, (path, data) in enumerate(checkpoints.items()):
-            path.unlink(missing_ok=True)
-            if number < known:
-                path.write_bytes(data)
-        assert extract(out, *flags, "--resume") == 0
-        assert release_of(out) == first
-        counts.append(len(drawn))
-    assert counts == sorted(counts, reverse=True)
-    assert counts[0] > counts[-1] == 0
-
-
-@pytest.mark.parametrize("changed", ["data", "key", "env"])
-def test_checkpoints_of_another_run_stop_it(tmp_path, changed, monkeypatch, capsys):
-    """Other data, or another key: one line, and no manifest; two releases are never mixed."""
-    (tmp_path / "in.jsonl").write_bytes(body(GOOD))
-    (tmp_path / "noise.key").write_bytes(b"k" * 32)
-    monkeypatch.setenv("NOISE", "ab" * 32)
-    key = "env:NOISE" if changed == "env" else tmp_path / "noise.key"
-    out = tmp_path / "out"
-    monkeypatch.setattr(extract_module, "drop_checkpoints", lambda _: None)
-    assert extract(out, "--input", tmp_path / "in.jsonl", "--noise_key", key) == 0
-    (out / "manifest.json").unlink()
-    if changed == "key":
-        (tmp_path / "other.key").write_bytes(b"o" * 32)
-        key = tmp_path / "other.key"
-    else:
-        (tmp_path / "in.jsonl").write_bytes(body(GOOD[5:]))
-    capsys.readouterr()
-    assert extract(out, "--input", tmp_path / "in.jsonl", "--noise_key", key, "--resume") == 1
-    assert "noise_key" in capsys.readouterr().err
-    assert not (out / "manifest.json").exists()
-
-
-def test_what_is_not_ours_is_not_touched(tmp_path, capsys):
-    (tmp_path / "in.jsonl").write_bytes(body(GOOD))
-    (tmp_path / "noise.key").write_bytes(b"k" * 32)
-    flags = ["--input", tmp_path / "in.jsonl", "--noise_key", tmp_path / "noise.key"]
-    out = tmp_path / "out"
-    out.mkdir()
-    foreign = ["thesis.tmp", "checkpoint-500.pt", "ngrams-notes.md"]
-    for name in foreign:
-        (out / name).write_text("mine")
-    assert extract(out, *flags, "--overwrite") == 0
-    assert all((out / name).read_text() == "mine" for name in foreign)
-    # A finished release is not taken for another one, nor for a whole one if it is not.
-    assert extract(out, *flags, "--resume", "--eta", "0.2") == 2
-    (out / "ngrams-02.jsonl").write_text("")
-    assert extract(out, *flags, "--resume") == 2
-    assert "ngrams-02.jsonl is not as it was" in capsys.readouterr().err
-    (out / "manifest.json").write_text('{"name": "another program"}')
-    assert extract(out, *flags, "--overwrite") == 2
-
-
-def release_of(out):
-    return {
-        path.name: path.read_bytes()
-        for path in out.iterdir()
-        if path.name != "operator.json" and not path.name.startswith("checkpoint")
-    }
 
 
 def test_killed_at_twenty_moments(tmp_path):

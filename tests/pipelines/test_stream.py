@@ -1,13 +1,10 @@
 """`dpngram stream` without an engine: its flags, its messages, its windows on disk. Engines run it in tests/engines."""
 
-import gzip
 import json
-import threading
 import time
 
 import apache_beam as beam
 import pytest
-from apache_beam.io.restriction_trackers import OffsetRange
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, SlidingWindows
@@ -15,7 +12,6 @@ from helpers.runs import files, small_corpus
 
 from dpngram.accounting import ParameterError, plan_extraction
 from dpngram.pipelines.cli import main
-from dpngram.pipelines.io.polling import PollFiles, _OneAfterAnother
 from dpngram.pipelines.stream import ParseMessages, stream_messages
 from dpngram.transforms import ExtractLevels
 from dpngram.transforms.testing import exact_plan
@@ -172,54 +168,6 @@ def test_a_window_is_not_released_twice(tmp_path):
     with pytest.raises(Exception, match="a window of the output has a release already"):
         release(tmp_path / "out", posts, FixedWindows(60), plan)
     assert files(window) == before
-
-
-class _NoteLines(beam.DoFn):
-    def __init__(self, path):
-        self._path = path
-
-    def process(self, line, timestamp=beam.DoFn.TimestampParam):
-        with open(self._path, "a") as file:
-            file.write(json.dumps([line[0].decode(), line[1], timestamp.micros / 1e6]) + "\n")
-
-
-def test_files_that_appear(tmp_path):
-    """Each line once, whatever the file is like; a line holds the watermark back until it has its own time."""
-    (tmp_path / "in").mkdir()
-    whole = gzip.compress(b"b1\nb2\n")
-    (tmp_path / "in" / "a.jsonl").write_bytes(b"a1\n\n  \na2")
-    (tmp_path / "in" / "b.jsonl.gz").write_bytes(whole)
-    (tmp_path / "in" / "c.jsonl.gz").write_bytes(gzip.compress(b"".join(b"%d\n" % i for i in range(9)))[:-4])
-    (tmp_path / "in" / "d.jsonl.gz").write_bytes(b"no gzip at all")
-    (tmp_path / "in" / "other.txt").write_bytes(b"not asked for\n")
-
-    def appear():
-        time.sleep(1.5)
-        (tmp_path / "in" / "part").write_bytes(b"e1\n")
-        (tmp_path / "in" / "part").rename(tmp_path / "in" / "e.jsonl")
-
-    thread = threading.Thread(target=appear)
-    thread.start()
-    begin = time.time()
-    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
-        lines = pipeline | PollFiles(str(tmp_path / "in" / "*.jsonl*"), interval=0.5, delay=7, stop=begin + 3)
-        lines | beam.ParDo(_NoteLines(str(tmp_path / "lines")))
-    thread.join()
-    found = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
-    texts = sorted(line for line, _, _ in found if not line.isdigit())
-    assert texts == ["a1", "a2", "b1", "b2", "e1"]
-    for _, arrival, stamp in found:
-        assert begin - 0.5 <= arrival <= begin + 3.5
-        assert stamp == pytest.approx(arrival - 7)
-    arrivals = {line: arrival for line, arrival, _ in found}
-    assert arrivals["e1"] >= arrivals["a1"] + 1
-
-
-def test_polls_are_not_split():
-    tracker = _OneAfterAnother(OffsetRange(3, 1 << 60))
-    assert tracker.try_claim(3)
-    assert tracker.try_split(0.5) is None
-    assert tracker.try_split(0)[1].start == 4
 
 
 def test_plans_without_privacy_are_refused(tmp_path):

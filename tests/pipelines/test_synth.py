@@ -65,14 +65,6 @@ def test_bad_parameters(flags, message, tmp_path, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_demo(tmp_path, capsys):
-    assert main(["demo", "--output", str(tmp_path / "demo")]) == 0
-    out = capsys.readouterr().out
-    assert "thank you very much" in out
-    assert "0 of them hold anybody's number" in out
-    assert (tmp_path / "demo" / "release" / "manifest.json").exists()
-
-
 def test_many_planted_phrases(tmp_path):
     """Three million planted posts: more text than one column of fixed-width strings holds."""
     corpus = Corpus(users=30_000, phrases=5000, phrase_users=(20, 100, 500), seed=5)

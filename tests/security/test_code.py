@@ -17,7 +17,7 @@ BANNED_CALLS = {"eval", "exec", "compile", "__import__", "execfile"}
 # Public data are generated here, by an ordinary generator.
 MAY_GENERATE = {"pipelines/synth.py", "pipelines/demo.py"}
 # These import by name: the programs, and a tokenizer that the operator names, which is checked when the graph is built.
-MAY_IMPORT = {"transforms/tokenizers/words.py", "pipelines/cli.py"}
+MAY_IMPORT = {"transforms/tokenizers/by_text.py", "pipelines/cli.py"}
 # For tests and experiments; gives no privacy in any case.
 MAY_ASSERT = {"transforms/testing.py"}
 

@@ -244,7 +244,7 @@ def test_a_fresh_key_is_in_its_file_only_and_gone_at_the_end(tmp_path, ending):
 
 SLOW = """
 import time
-from dpngram.pipelines import writing
+from dpngram.pipelines.io import writing
 writing._Writer.write = lambda *a, **k: time.sleep(60)
 """
 

@@ -5,17 +5,15 @@ linear step has 1, a sort a little more, a quadratic one 2; the line is at 1.5, 
 are noisy. `tests/benchmarks/load.py` measures the same corpora at full size.
 """
 
-import dataclasses
 import itertools
 import json
 import math
 import time
-import unicodedata
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from apache_beam.transforms.window import GlobalWindow
+from helpers.blocks import ONE_CELL
 from helpers.loads import CHAIN, LOADS, background, extraction, measure
 from helpers.runs import extract, files, jsonl, small_corpus
 from scipy.stats import norm
@@ -24,13 +22,10 @@ from dpngram.accounting import plan_extraction
 from dpngram.pipelines.io import parsing
 from dpngram.pipelines.io.lines import RANGE_BYTES, ByteRange, read_pieces
 from dpngram.pipelines.io.reading import is_damage
-from dpngram.transforms import sum_cells as histogram
-from dpngram.transforms.blocks.cells import CellBlock
 from dpngram.transforms.blocks.posts import PostBlock, split_posts
 from dpngram.transforms.randomness.prf import Prf
 from dpngram.transforms.sum_cells import MergeCells
 from dpngram.transforms.tokenizers import make_tokenizer
-from dpngram.transforms.tokenizers.base import MAX_TOKEN_BYTES
 from dpngram.transforms.tokenizers.by_text import CallableTokenizer
 
 WORDS = make_tokenizer("words")
@@ -70,15 +65,6 @@ def cut_posts(shards):
     return lambda: [number for number, _ in split_posts(posts, shards)]
 
 
-ONE_CELL = CellBlock(
-    keys=np.array([7], np.uint64),
-    weight=np.array([3]),
-    digests=np.zeros((0, 2), np.uint64),
-    token_offsets=np.zeros(1, np.int64),
-    token_bytes=np.zeros(0, np.uint8),
-)
-
-
 def sum_cells(blocks):
     """Many blocks with one cell each."""
 
@@ -90,31 +76,6 @@ def sum_cells(blocks):
         assert merge.extract_output(pile).weight.tolist() == [3 * blocks]
 
     return add
-
-
-def test_sums_of_a_bundle_are_bounded(monkeypatch):
-    """What a bundle holds goes on when it is too much, nothing stays behind, and the sums are exact."""
-    monkeypatch.setattr(histogram, "_MOST_CELLS", 1000)
-    random, total, handed = np.random.default_rng(1), {}, {}
-    step = histogram._SumAheadDoFn()
-    step.start_bundle()
-
-    def take(outputs):
-        for output in outputs:
-            shard, cells = output.value
-            for cell, weight in zip(cells.keys.tolist(), cells.weight.tolist(), strict=True):
-                handed[shard, cell] = handed.get((shard, cell), 0) + weight
-
-    for block in range(200):
-        shard, keys = block % 3, np.unique(random.integers(0, 5000, 90)).astype(np.uint64)
-        for cell in keys.tolist():
-            total[shard, cell] = total.get((shard, cell), 0) + block + 1
-        cells = dataclasses.replace(ONE_CELL, keys=keys, weight=np.full(len(keys), block + 1))
-        take(step.process((shard, cells), GlobalWindow()))
-        assert sum(len(part) for pile in step._piles.values() for part in pile) <= 1000
-    take(step.finish_bundle())
-    assert handed == total
-    assert not step._piles
 
 
 STEPS = {
@@ -163,55 +124,6 @@ def read_bytes():
     """What this process has read from files so far."""
     with open("/proc/self/io", encoding="ascii") as file:
         return int(file.readline().split()[1])
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_long_runs_of_marks_have_the_same_normal_form(seed):
-    """Ordering marks beforehand changes nothing: the tokens are those of Python's own normal forms."""
-    random = np.random.default_rng(seed)
-    marks = "\u0301\u0327\u0345\u0344\u0f73\u0f71\u0f72\u0315\u05b0\u3099\u0300\u0308"
-    others = "a\u1ebf\u0130\ufdfa\u00e9\u212b'\u2019 \uac00\u1100\u1161"
-    pieces = []
-    for _ in range(6):
-        pieces += random.choice(list(others), random.integers(1, 4)).tolist()
-        pieces += random.choice(list(marks), random.choice([0, 3, 300, 900])).tolist()
-    text = "".join(pieces)
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).replace("\u2019", "'")
-    column = WORDS.tokenize(pa.array([text.encode()], pa.large_binary()))
-    expected = [token for token in words_of(folded) if token]
-    if any(len(token.encode()) > MAX_TOKEN_BYTES for token in expected):
-        assert column.over == 1
-    else:
-        found = [column.vocabulary[token].as_py().decode() for token in column.ids.tolist()]
-        assert found == expected
-
-
-def words_of(folded):
-    """Runs of letters, digits and marks, and apostrophes between two of them."""
-    inside = [c.isalnum() or unicodedata.category(c).startswith("M") for c in folded]
-    kept = [
-        is_in or (c == "'" and 0 < i < len(folded) - 1 and inside[i - 1] and inside[i + 1])
-        for i, (c, is_in) in enumerate(zip(folded, inside, strict=True))
-    ]
-    return "".join(c if keep else "\0" for c, keep in zip(folded, kept, strict=True)).split("\0")
-
-
-def test_long_strings_have_the_same_digest():
-    """One chain of AES blocks, however it is computed: here by the definition."""
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
-    random = np.random.default_rng(1)
-    strings = [random.bytes(size) for size in (0, 5, 12, 13, 4108, 4109, 4110, 5000, (1 << 20) + 12, 3 << 20, 77)]
-    data = np.frombuffer(b"".join(strings), np.uint8)
-    offsets = np.cumsum([0, *map(len, strings)])
-    encrypt = Cipher(algorithms.AES256(b"k" * 32), modes.ECB()).encryptor().update
-    for string, digest in zip(strings, Prf(b"k" * 32).strings(offsets, data), strict=True):
-        message = len(string).to_bytes(4, "little") + string
-        message += bytes(max(16 - len(message), 0)) + bytes(-len(message) % 16 if len(message) > 16 else 0)
-        state = bytes(16)
-        for at in range(0, len(message), 16):
-            state = encrypt(bytes(a ^ b for a, b in zip(state, message[at : at + 16], strict=True)))
-        assert digest.tobytes() == state
 
 
 # Whole runs.

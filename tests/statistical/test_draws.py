@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from apache_beam.transforms.window import GlobalWindow, IntervalWindow
 
-from dpngram.transforms.randomness import prf as keyed
+from dpngram import transforms
 from dpngram.transforms.randomness.prf import derive_key
 from dpngram.transforms.testing import key_source
 from dpngram.transforms.windowing import window_name
@@ -33,8 +33,8 @@ CONTENTS = [bytes(16), b"f" * 16, bytes(15) + b"\1"]
 
 
 def test_purposes_are_all_known():
-    source = Path(keyed.__file__).parent
-    text = "".join(path.read_text() for path in sorted(source.glob("*.py")))
+    source = Path(transforms.__file__).parent
+    text = "".join(path.read_text() for path in sorted(source.rglob("*.py")))
     assert set(re.findall(r'\bdraw\("([^"]+)"\)', text)) | set(
         re.findall(r'\.prf\(\s*(?:number, )?"([^"]+)"', text)
     ) == set(PURPOSES)
@@ -94,8 +94,7 @@ def test_names_are_told_apart_by_their_place():
 WORKER = """
 import sys
 import numpy as np
-from dpngram.transforms.keyed import standard_normal
-from dpngram.transforms.noise import Noise
+from dpngram.transforms.randomness.noise import Noise
 from dpngram.transforms.testing import key_source
 source = key_source(b"a" * 32, {"b": 1, "a": 2}, "r", "A")
 prf = source.prf("noise", 2, 1, b"0:10", source.binding(b"f" * 16))

@@ -8,13 +8,14 @@ import pytest
 from scipy import stats
 
 from dpngram.accounting import plan_extraction
+from dpngram.transforms import policies
 from dpngram.transforms.add_spurious_grams import complete_level
 from dpngram.transforms.blocks.cells import CellBlock
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL
 from dpngram.transforms.noisy_threshold import threshold_cells
 from dpngram.transforms.policies import make_policy
-from dpngram.transforms.policies import plus as policies
 from dpngram.transforms.policies.base import Round
+from dpngram.transforms.policies.plus import PlusPolicy
 from dpngram.transforms.policies.selection import choose_thresholds, zero_cell_bound
 from dpngram.transforms.prepare_posts import collect_documents
 from dpngram.transforms.randomness.draws import binomial
@@ -34,7 +35,7 @@ def first_level():
     blocks, _ = collect_documents(posts, user_field="user", text_field="text", user_per_document=False)
     levels = []
 
-    class Spy(policies.PlusPolicy):
+    class Spy(PlusPolicy):
         def finish(self, level, previous):
             levels.append(super().finish(level, previous))
             return levels[-1]
@@ -87,13 +88,13 @@ def test_a_whole_round_has_the_law_of_noise_on_every_cell():
 
     with pytest.MonkeyPatch.context() as patch:
         run_below = []
-        original = policies.PlusPolicy.thresholds
+        original = PlusPolicy.thresholds
 
         def spy(self, cut, below, stratum, noisy):
             run_below.append(below)
             return original(self, cut, below, stratum, noisy)
 
-        patch.setattr(policies.PlusPolicy, "thresholds", spy)
+        patch.setattr(PlusPolicy, "thresholds", spy)
         for run in range(RUNS):
             key = run.to_bytes(32, "little")
 

@@ -12,9 +12,10 @@ from helpers.reference import Reference, grams, random_corpus, to_blocks, words_
 from scipy import special
 
 from dpngram.accounting import plan_extraction
+from dpngram.transforms import policies
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL
-from dpngram.transforms.policies import plus as policies
 from dpngram.transforms.policies.base import Round
+from dpngram.transforms.policies.plus import PlusPolicy
 from dpngram.transforms.randomness.draws import standard_normal
 from dpngram.transforms.testing import extract_in_memory, key_source
 from dpngram.transforms.tokenizers import make_tokenizer
@@ -208,7 +209,7 @@ def test_released_grams_are_identical():
         source = key_source(bytes([number]) * 32, number)
         levels = {}
 
-        class Spy(policies.PlusPolicy):
+        class Spy(PlusPolicy):
             def cut(self, round_, previous, released, levels=levels):
                 if len(released):
                     levels[round_.n, round_.number - 1] = released

@@ -1,77 +1,51 @@
-"""A third policy fits into the graph without any other change: a spec, a class, an entry in each registry."""
+"""Rounds: which a plan has, what each of them may draw, and what a policy must be."""
 
 import dataclasses
 
-import apache_beam as beam
+import numpy as np
 import pytest
-from apache_beam.testing.util import assert_that, equal_to
 
-from dpngram.accounting import POLICIES, ParameterError, PolicySpec, plan_extraction
-from dpngram.transforms import ExtractNgrams
-from dpngram.transforms.policies import ROUND_POLICIES, RoundPolicy, make_rounds
-from dpngram.transforms.policies.clipping import equal_weights
-from dpngram.transforms.policies.cutoffs import Cutoffs
-from dpngram.transforms.policies.strata import Strata
-from dpngram.transforms.randomness.noise import UNIT, Noise
+from dpngram.accounting import ParameterError, plan_extraction
+from dpngram.transforms.policies import RoundPolicy, make_rounds
+from dpngram.transforms.randomness.noise import UNIT
+from dpngram.transforms.testing import key_source
 
-SPEC = PolicySpec(
-    name="one_gram",
-    summary="every user gives one gram at each level, with all the weight",
-    individual_budgets=False,
-    eta_is_bound=True,
-    token_share=0.5,
-    decay=1.0,
-)
+BUDGET = {"epsilon": 4, "delta": 1e-3, "max_n": 3, "max_contributions": 5}
 
 
-class OneGram(RoundPolicy):
-    """A user gives the gram with the smallest keyed draw, weight 1: norm 1 at each level."""
-
-    def weigh(self, users, candidates, clip):
-        return equal_weights(candidates, 1, clip), None
-
-    def cutoffs(self, previous, earlier):
-        rho = self.plan.threshold(self.n, len(previous), previous.valid(self.pruning))
-        return Cutoffs.fixed(Noise(self.level.sigma), Strata(previous, self.pruning), rho)
-
-
-@pytest.fixture
-def plan(monkeypatch):
-    monkeypatch.setitem(POLICIES, SPEC.name, SPEC)
-    monkeypatch.setitem(ROUND_POLICIES, SPEC.name, OneGram)
-    return plan_extraction(epsilon=20, delta=0.01, max_n=3, max_contributions=5, policy=SPEC.name)
-
-
-def test_a_third_policy(plan):
-    """300 users say one word in a post; the other 300 say three words, and give one gram of each length."""
-    documents = [(f"a{i}", "hello") for i in range(300)] + [(f"b{i}", "see you tomorrow") for i in range(300)]
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        released = pipeline | beam.Create(documents) | ExtractNgrams(plan)
-        by_length = released | beam.Map(lambda gram: (gram.n, gram.weight)) | beam.CombinePerKey(sum)
-        total = by_length | beam.MapTuple(lambda n, weight: (n, round(weight / 50)))
-        assert_that(total, equal_to([(1, 12), (2, 6), (3, 6)]))
-
-
-def test_rounds_of_a_plan(plan):
-    assert [[(policy.n, policy.number) for policy in level] for level in make_rounds(plan)] == [
-        [(1, 0)],
-        [(2, 0)],
-        [(3, 0)],
+def test_rounds_and_levels_draw_apart():
+    """No two rounds share a draw: of any level, for any purpose, in any window, on any content."""
+    source = key_source(b"r" * 32)
+    rounds = [policy for level in make_rounds(plan_extraction(**BUDGET, policy="plus")) for policy in level]
+    assert len(rounds) == 6
+    drawn = [
+        source.draws(policy.n, policy.number, window, source.binding(content))(purpose)
+        .blocks(np.arange(3, dtype=np.uint64), 0)
+        .tobytes()
+        for policy in rounds
+        for purpose in ("clip", "noise", "zero cells", "zero weights", "zero cells below")
+        for window in (b"global", b"0:10")
+        for content in (b"f" * 16, b"g" * 16)
     ]
-    plus = make_rounds(dataclasses.replace(plan_extraction(epsilon=1, delta=1e-6, max_n=3, max_contributions=5)))
-    assert [[policy.label for policy in level] for level in plus][:2] == [
-        ["Round1", "Round2", "Round3"],
-        ["Round1", "Round2"],
-    ]
+    assert len(set(drawn)) == len(drawn) == 6 * 5 * 2 * 2
+
+
+def test_rounds_of_a_plan():
+    paper, plus = (make_rounds(plan_extraction(**BUDGET, policy=policy)) for policy in ("paper", "plus"))
+    assert [[(policy.n, policy.number) for policy in level] for level in paper] == [[(1, 0)], [(2, 0)], [(3, 0)]]
+    assert [len(level) for level in plus] == [3, 2, 1]
+    assert [policy.label for policy in plus[0]] == ["Round1", "Round2", "Round3"]
     assert all(policy.changes_users for level in plus for policy in level)
+    assert not any(policy.changes_users for level in paper for policy in level)
 
 
-def test_an_abstract_policy_cannot_be_used(plan):
+def test_an_abstract_policy_cannot_be_used():
     with pytest.raises(TypeError, match="abstract"):
-        RoundPolicy(plan, 1)
+        RoundPolicy(plan_extraction(**BUDGET), 1)
 
 
-def test_noise_beyond_exact_sums_is_refused_before_anything_runs(plan):
+def test_noise_beyond_exact_sums_is_refused_before_anything_runs():
+    plan = plan_extraction(**BUDGET, policy="paper")
     wide = dataclasses.replace(plan.level(2), sigma=float(UNIT))
     with pytest.raises(ParameterError, match="sigma must be below"):
-        OneGram(dataclasses.replace(plan, levels=(plan.level(1), wide, plan.level(3))), 2)
+        make_rounds(dataclasses.replace(plan, levels=(plan.level(1), wide, plan.level(3))))

@@ -1,0 +1,22 @@
+"""`dpngram compare` in this process."""
+
+import csv
+
+from helpers.runs import BUDGET
+
+from dpngram.pipelines.cli import main
+
+SWEEPS = ["--sweep", "epsilon=10,20", "--sweep", "pruning=both,single", "--sweep", "max_contributions=6,12"]
+APART = "exact-counts-NOT-PRIVATE"
+
+
+def compare(output, *flags, budget=BUDGET):
+    try:
+        return main(["compare", "--output", str(output), *budget, *map(str, flags)])
+    except SystemExit as stop:
+        return stop.code
+
+
+def table(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))

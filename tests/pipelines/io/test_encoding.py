@@ -1,0 +1,67 @@
+"""Releases in every output format, and back."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers.runs import extract, files, jsonl
+
+from dpngram.pipelines.cli import main
+from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
+from dpngram.transforms.blocks.grams import GramTable, empty_table
+
+
+@pytest.mark.parametrize("name", OUTPUT_FORMATS)
+def test_every_output_format(corpus, key, tmp_path, name):
+    (tmp_path / "in.jsonl").write_bytes(jsonl(corpus))
+    flags = ["--input", tmp_path / "in.jsonl", "--noise_key", key]
+    assert extract(tmp_path / "plain", *flags) == 0
+    assert extract(tmp_path / "out", *flags, "--output_format", name) == 0
+    assert extract(tmp_path / "again", *flags, "--output_format", name) == 0
+    assert files(tmp_path / "out") == files(tmp_path / "again")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["format"] == name
+    for level in manifest["levels"]:
+        rows = [
+            json.loads(line) for line in (tmp_path / "plain" / f"ngrams-0{level['n']}.jsonl").read_text().splitlines()
+        ]
+        data = (tmp_path / "out" / level["file"]).read_bytes()
+        if name == "vocab":
+            heaviest = sorted(rows, key=lambda row: -row["weight"])
+            assert data.decode().splitlines() == [" ".join(row["tokens"]) for row in heaviest]
+        else:
+            found = OUTPUT_FORMATS[name].decode(data, level["n"])
+            assert [(tokens, weight) for tokens, weight in found] == [(row["tokens"], row["weight"]) for row in rows]
+
+
+@pytest.mark.parametrize("name", OUTPUT_FORMATS)
+def test_tokens_keep_their_borders(name):
+    """'a b' + 'c' and 'a' + 'b c' are two grams in every format; so are tokens with quotes, commas and line ends."""
+    words = sorted(["a b", "c", "a", "b c", 'q"', "x,y", "l\nm", "back\\s", "\u00e9"], key=str.encode)
+    pairs = [("a b", "c"), ("a", "b c"), ('q"', "x,y"), ("l\nm", "back\\s"), ("\u00e9", "a")]
+    data = "".join(words).encode()
+    table = GramTable(
+        n=np.int64(2),
+        tokens=np.array([[words.index(a), words.index(b)] for a, b in pairs], np.int32),
+        weight=np.arange(5.0, 0, -1),
+        next_valid=np.int64(0),
+        rho=np.float64(0),
+        token_offsets=np.cumsum([0, *(len(word.encode()) for word in words)]),
+        token_bytes=np.frombuffer(data, np.uint8),
+    )
+    encoding = OUTPUT_FORMATS[name]
+    encoded = encoding.encode(table)
+    if name == "vocab":
+        assert encoded.decode().split("\n")[:2] == ["a\\sb c", "a b\\sc"]
+        assert len(set(encoded.decode().splitlines())) == 5
+    else:
+        assert [tuple(tokens) for tokens, _ in encoding.decode(encoded, 2)] == pairs
+    assert encoding.decode(encoding.encode(empty_table(2)), 2) == []
+
+
+def test_line_separators_inside_tokens_survive(tmp_path, key):
+    rows = [{"user": f"u{i}", "words": ["a\u2028b", "c\x85d"]} for i in range(300)]
+    (tmp_path / "in.jsonl").write_bytes(jsonl(rows))
+    flags = ["--input", tmp_path / "in.jsonl", "--tokens_field", "words", "--noise_key", key]
+    assert extract(tmp_path / "out", *flags) == 0
+    assert main(["report", str(tmp_path / "out")]) == 0

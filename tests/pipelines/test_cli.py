@@ -1,0 +1,43 @@
+"""The one command: help, version, and one line for every mistake."""
+
+import re
+
+import pytest
+from helpers.plan_flags import words
+
+from dpngram.pipelines.cli import main
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["nonsense"],
+        ["plan"],
+        ["plan", "--epsilon"],
+        [*words(), "--unknown", "1"],
+        [*words(), "--eps", "3"],
+        [*words(), "stray"],
+        [*words(), "--json", "--explain"],
+        words(epsilon=None),
+        words(delta=None),
+        words(max_n=None),
+        words(max_contributions=None),
+    ],
+)
+def test_bad_flags_get_one_line(argv, capsys):
+    try:
+        status = main(argv)
+    except SystemExit as stop:
+        status = stop.code
+    out, err = capsys.readouterr()
+    assert status == 2
+    assert "Traceback" not in err
+    assert err.count("\n") == 1 or (argv == [] and out.startswith("usage:"))
+
+
+def test_help_and_version(capsys):
+    assert main(["--help"]) == 0
+    assert "plan" in capsys.readouterr().out
+    assert main(["--version"]) == 0
+    assert re.fullmatch(r"dpngram \d+\.\d+\.\d+\n", capsys.readouterr().out)

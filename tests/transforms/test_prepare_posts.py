@@ -1,0 +1,83 @@
+"""Documents of any form into posts; those that cannot be used go."""
+
+import typing
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from helpers.graphs import corpus
+
+from dpngram.transforms.prepare_posts import PostDigests, block_posts, collect_documents
+from dpngram.transforms.testing import key_source
+from dpngram.transforms.tokenizers import make_tokenizer
+
+
+class Post(typing.NamedTuple):
+    user: str
+    text: str
+
+
+@pytest.mark.parametrize("pruning", ["both", "single"])
+def test_the_form_of_a_document_changes_nothing(collect_paper, pruning):
+    texts = corpus(80)
+    expected = collect_paper(texts, pruning=pruning)
+    assert collect_paper([Post(*document) for document in texts], pruning=pruning) == expected
+    assert collect_paper([{"user": user, "text": text, "x": 1} for user, text in texts], pruning=pruning) == expected
+    assert collect_paper([beam.Row(user=user, text=text) for user, text in texts], pruning=pruning) == expected
+    assert collect_paper([(user, text.split()) for user, text in texts], pruning=pruning) == expected
+    assert collect_paper([(user.encode(), text) for user, text in texts], pruning=pruning) == expected
+    named = [beam.Row(author=user, body=text) for user, text in texts]
+    assert collect_paper(named, pruning=pruning, user_field="author", text_field="body") == expected
+
+
+def test_users_are_told_apart_by_their_bytes():
+    """No id is trimmed, folded or normalised: two people would share a budget, and each decide about the other."""
+    ids = ["ann", "Ann", " ann", "ann ", "ann\0", "\xe5nn", "a\u030ann", "7", "07"]
+    blocks, bad = collect_documents(
+        [(user, "a b") for user in ids] * 2, user_field="user", text_field="text", user_per_document=False
+    )
+    assert bad == 0
+    posts, _ = block_posts(blocks[0], make_tokenizer("words"), PostDigests.of(key_source(b"i" * 32)))
+    names = [tuple(name) for name in posts.user.tolist()]
+    assert len(set(names)) == len(ids)
+    assert names[: len(ids)] == names[len(ids) :]
+
+
+def test_documents_that_cannot_be_used_are_left_out(collect_paper):
+    documents = corpus(60)
+    bad = [
+        ("", "no user"),
+        (None, "null user"),
+        (True, "w1"),
+        ("u", None),
+        ("u", 7),
+        ("u", b"bytes"),
+        ("u", ["w1", 3]),
+        ("too", "many", "fields"),
+        "just a string",
+        7,
+    ]
+    assert collect_paper([*bad[:5], *documents, *bad[5:]]) == collect_paper(documents)
+
+
+def test_surrogates_and_other_text_that_is_no_text():
+    blocks, bad = collect_documents(
+        [("u", "lone \ud800 surrogate"), ("\udfff", "text"), ("u", ["a", "\ud800"]), ("u", "fine")],
+        user_field="user",
+        text_field="text",
+        user_per_document=False,
+    )
+    assert bad == 3
+    assert len(blocks) == 1
+
+
+def test_what_is_no_document():
+    """No sets, whose order differs between workers; no pairs or mappings where users have no id; numpy's integers."""
+    fields = {"user_field": "user", "text_field": "text"}
+    _, bad = collect_documents([("u", {"a", "b"}), ("u", iter("ab"))], user_per_document=False, **fields)
+    assert bad == 2
+    _, bad = collect_documents([("alice", "hi"), {"user": "a"}, 5], user_per_document=True, **fields)
+    assert bad == 3
+    blocks, bad = collect_documents([(np.int64(7), "a"), (7, "b"), ("7", "c")], user_per_document=False, **fields)
+    assert bad == 0
+    assert set(blocks[0].users.to_pylist()) == {b"7"}

@@ -26,11 +26,12 @@ from apache_beam.utils.timestamp import Timestamp
 
 from dpngram.accounting import POLICIES, ParameterError
 from dpngram.accounting.parameters import check_choice, check_integer, check_number
-from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
-from dpngram.pipelines.io.writing import MANIFEST, WriteRelease, WriteWindows, read_whole, write_whole
+from dpngram.pipelines.io.release_files import MANIFEST, read_manifest, read_rows, write_whole
+from dpngram.pipelines.io.writing import WriteRelease, WriteWindows
 from dpngram.pipelines.launch.beam_flags import beam_options
+from dpngram.pipelines.launch.extraction_flags import screen_flags
 from dpngram.pipelines.launch.failures import failure_line
-from dpngram.pipelines.launch.flags import OneLineParser, number_list, number_or_text, print_error
+from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser, print_error
 from dpngram.pipelines.launch.input_flags import new_directory
 from dpngram.pipelines.launch.runner import make_pipeline
 from dpngram.pipelines.launch.startup import keep_memory, quiet_logging
@@ -51,7 +52,7 @@ def run(argv: Sequence[str]) -> int:
         description="Try to break the privacy of the installed build: lower bounds on epsilon from worst-case data. "
         "Any other flag goes to Beam.",
     )
-    _add_flags(parser)
+    parser.add_flags([*_flags(), *screen_flags(progress=True)])
     flags, rest = parser.parse_known_args(argv)
     quiet_logging(flags.verbose)
     keep_memory()
@@ -116,14 +117,13 @@ def _build(pipeline: beam.Pipeline, attack: Attack, trials: range, output: str, 
     extract = ExtractLevels(
         attack.plan, tokenizer="whitespace", noise_key=noise_key, release=output, shards=4, bound_windows=attack.bounded
     )
-    settings = {name: value for name, value in extract.settings().items() if name != "plan"}
     if attack.windows:
         tables = documents | "Windows" >> beam.WindowInto(FixedWindows(1)) | "ExtractNgrams" >> extract
-        tables | "Write" >> WriteWindows(output, attack.plan, settings)
+        tables | "Write" >> WriteWindows(output, attack.plan, extract.settings())
     else:
         gate = pipeline | "Gate" >> beam.Create([0])
         tables = documents | "ExtractNgrams" >> extract
-        tables | "Write" >> WriteRelease(output, attack.plan, settings, gate)
+        tables | "Write" >> WriteRelease(output, attack.plan, extract.settings(), gate)
 
 
 def _portions(attack: Attack, trials: range) -> list[tuple[int, int]]:
@@ -158,15 +158,10 @@ def _releases(work: str, attack: Attack) -> Iterator[Release]:
     """All releases of an attack, as anybody could read them."""
     found = FileSystems.match([FileSystems.join(work, "**", MANIFEST)])[0].metadata_list
     for path in sorted(file.path for file in found):
-        manifest = json.loads(read_whole(path))
         folder = FileSystems.split(path)[0]
-        start = manifest["window"]["start"] if attack.windows else None
-        decode = OUTPUT_FORMATS[manifest["format"]].decode
-        rows = {
-            level["n"]: decode(read_whole(FileSystems.join(folder, level["file"])), level["n"])
-            for level in manifest["levels"]
-        }
-        yield 0 if start is None else int(Timestamp.from_rfc3339(start).micros // 1_000_000), rows
+        manifest = read_manifest(folder)
+        second = Timestamp.from_rfc3339(manifest["window"]["start"]).micros // 1_000_000 if attack.windows else 0
+        yield int(second), read_rows(folder, manifest)
 
 
 def _attacks(flags: argparse.Namespace) -> list[Attack]:
@@ -183,21 +178,17 @@ def _attacks(flags: argparse.Namespace) -> list[Attack]:
     return attacks
 
 
-def _add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--output", required=True, help="new directory for audit.json and audit.html")
-    parser.add_argument("--epsilon", type=number_list, default=4, help="claims to test, e.g. 1,4 (default 4)")
-    parser.add_argument("--delta", type=number_or_text, default=1e-7, help="of the claims (default 1e-7)")
-    parser.add_argument("--policy", default=",".join(POLICIES), help=f"default {','.join(POLICIES)}")
-    parser.add_argument("--attacks", default=",".join(ATTACKS), help=f"default {','.join(ATTACKS)}")
-    parser.add_argument(
-        "--trials", type=number_or_text, default=10_000, help="in each world, with and without the user (default 10000)"
-    )
-    parser.add_argument(
-        "--error", type=number_or_text, default=1e-4, help="how likely each bound may be wrong (default 1e-4)"
-    )
-    parser.add_argument("--noise_key", help="as in dpngram extract: for engines whose workers need one")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    parser.add_argument("--verbose", action="store_true", help="show Beam's messages, and tracebacks")
+def _flags() -> list[Flag]:
+    return [
+        Flag("output", "new directory for audit.json and audit.html", Kind.PATH, required=True, metavar="DIR"),
+        Flag("epsilon", "claims to test, e.g. 1,4", Kind.NUMBERS, default=4),
+        Flag("delta", "of the claims (default 1e-7)", Kind.NUMBER, default=1e-7),
+        Flag("policy", "policies to attack", default=",".join(POLICIES)),
+        Flag("attacks", "attacks to run", default=",".join(ATTACKS)),
+        Flag("trials", "of each attack, in each world: with and without the user", Kind.WHOLE_NUMBER, default=10_000),
+        Flag("error", "how likely each bound may be wrong", Kind.NUMBER, default=1e-4),
+        Flag("noise_key", "as in dpngram extract; for engines whose workers need one (default: a fresh key)"),
+    ]
 
 
 def _row(finding: Finding) -> list[str]:

@@ -10,23 +10,23 @@ import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 
 from dpngram.accounting import ParameterError
-from dpngram.accounting.parameters import check_integer, check_number
+from dpngram.accounting.parameters import check_integer
 from dpngram.pipelines.io.reading import CheckRecords
-from dpngram.pipelines.io.writing import read_whole, write_whole
+from dpngram.pipelines.io.release_files import read_whole, write_whole
 from dpngram.pipelines.launch.beam_flags import beam_options
+from dpngram.pipelines.launch.extraction_flags import extraction_arguments, extraction_flags, screen_flags
 from dpngram.pipelines.launch.failures import failure_line
-from dpngram.pipelines.launch.flags import OneLineParser, add_guarantee_flags, number_list, number_or_text, print_error
+from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser, guarantee_flags, print_error
 from dpngram.pipelines.launch.input_flags import (
-    add_input_flags,
-    add_tokenizer_flags,
     check_apart,
     check_input,
+    input_flags,
     input_format_from_flags,
+    max_bad_fraction,
     new_directory,
     read_documents,
 )
 from dpngram.pipelines.launch.runner import make_pipeline
-from dpngram.pipelines.launch.scaling import default_shards
 from dpngram.pipelines.launch.startup import keep_memory, quiet_logging
 from dpngram.pipelines.pages.comparison_page import render_page
 from dpngram.pipelines.research.results import (
@@ -73,18 +73,14 @@ def run(argv: Sequence[str]) -> int:
         )
         anonymity = _anonymity(flags.anonymity, flags.reveal_exact_counts)
         input_format = input_format_from_flags(flags)
-        most_bad = check_number("max_bad_fraction", flags.max_bad_fraction, 0.0, 1.0)
+        most_bad = max_bad_fraction(flags)
         options = beam_options(rest)
         size = check_input(flags, input_format)
         pipeline = make_pipeline(options, size, verbose=flags.verbose)
         systems = CompareSystems(
             [run for _, _, run in comparison.runs()],
-            tokenizer=flags.tokenizer,
-            sentences=flags.sentences,
-            noise_key=flags.noise_key,
-            release=flags.release,
-            user_per_document=input_format.name == "text",
-            shards=default_shards(size) if flags.shards is None else flags.shards,
+            **extraction_arguments(flags, size),
+            user_per_document=not input_format.reader.has_users,
             max_user_tokens=flags.max_user_tokens,
             anonymity=anonymity,
             followed=[run for run, (row, _, _) in enumerate(comparison.runs()) if row in comparison.systems],
@@ -214,42 +210,34 @@ def _make_parser() -> OneLineParser:
         description="Run the paper's systems side by side on one reading of the input: tables, figures, sweeps. For "
         "public and research data: all budgets add up. Any other flag goes to Beam.",
     )
-    add_guarantee_flags(parser)
-    data = add_input_flags(parser)
-    data.add_argument("--output", required=True, help="directory for tables and figures; must be new or empty")
-    data.add_argument(
-        "--max_user_tokens", type=number_or_text, help="leave out users with more tokens than this (default: nobody)"
-    )
-    how = parser.add_argument_group("comparison")
-    how.add_argument(
-        "--systems", default=",".join(SYSTEMS), help=f"which to run, of: {','.join(SYSTEMS)} (default all)"
-    )
-    how.add_argument(
-        "--repeats", type=number_or_text, default=1, help="runs of each, for mean and deviation (default 1)"
-    )
-    how.add_argument(
-        "--sweep",
-        action="append",
-        default=[],
-        metavar="NAME=VALUES",
-        help=f"vary one parameter, e.g. epsilon=1,2,4; of: {', '.join(SWEEPS)}; may be given several times",
-    )
-    how.add_argument("--sweep_system", help="which system sweeps vary: dpne or plus (default dpne)")
-    how.add_argument(
-        "--as_printed", action="store_true", help="DPSU-even with the paper's numbers, which spend more than delta"
-    )
-    how.add_argument(
-        "--reveal_exact_counts",
-        action="store_true",
-        help=f"also K-anonymity and statistics of the data: exact, NOT private, into {EXACT_DIRECTORY}/",
-    )
-    how.add_argument("--anonymity", type=number_list, help=f"values of K (default {','.join(map(str, _ANONYMITY))})")
-    add_tokenizer_flags(how)
-    how.add_argument(
-        "--noise_key",
-        help="file:PATH, env:NAME or gcp-secret:NAME; only to replay one comparison (default: a fresh key)",
-    )
-    how.add_argument("--release", default="", help="label of the comparison, with a key that is used again")
-    how.add_argument("--shards", type=number_or_text, help="blocks of users (default: from the size of the input)")
-    how.add_argument("--verbose", action="store_true", help="show Beam's messages, and tracebacks")
+    parser.add_flags(guarantee_flags(), "budget")
+    parser.add_flags([*input_flags(), *_output_flags()], "data")
+    when = "give one only to replay one comparison (default: a fresh key)"
+    extraction = extraction_flags("comparison", when)
+    parser.add_flags([*_comparison_flags(), *extraction, *screen_flags(progress=False)], "comparison")
     return parser
+
+
+def _output_flags() -> list[Flag]:
+    long_users = "leave out users with more tokens than this (default: nobody)"
+    return [
+        Flag(
+            "output", "directory for tables and figures; must be new or empty", Kind.PATH, required=True, metavar="DIR"
+        ),
+        Flag("max_user_tokens", long_users, Kind.WHOLE_NUMBER),
+    ]
+
+
+def _comparison_flags() -> list[Flag]:
+    sweep = f"vary one parameter, e.g. epsilon=1,2,4; of: {', '.join(SWEEPS)}; may be given several times"
+    exact = f"also K-anonymity and statistics of the data: exact, NOT private, into {EXACT_DIRECTORY}/"
+    values = f"values of K (default {','.join(map(str, _ANONYMITY))})"
+    return [
+        Flag("systems", f"which to run, of: {','.join(SYSTEMS)} (default: all)", default=",".join(SYSTEMS)),
+        Flag("repeats", "runs of each, for mean and deviation", Kind.WHOLE_NUMBER, default=1),
+        Flag("sweep", sweep, several=True, default=(), metavar="NAME=VALUES"),
+        Flag("sweep_system", "which system sweeps vary: dpne or plus (default: dpne)"),
+        Flag("as_printed", "DPSU-even with the paper's numbers, which spend more than delta", Kind.SWITCH),
+        Flag("reveal_exact_counts", exact, Kind.SWITCH),
+        Flag("anonymity", values, Kind.WHOLE_NUMBERS),
+    ]

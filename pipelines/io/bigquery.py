@@ -15,8 +15,9 @@ from dpngram.pipelines.io.tables import parse_records
 from dpngram.transforms import GramTable
 from dpngram.transforms.blocks.documents import DocumentBlock
 
-__all__ = ["ReadBigQuery", "WriteBigQuery", "check_table"]
+__all__ = ["TABLE_PATTERN", "ReadBigQuery", "WriteBigQuery", "check_table"]
 
+TABLE_PATTERN = r"[-a-z0-9:.]+:[A-Za-z0-9_]+\.[-\w]+"  # PROJECT:DATASET.TABLE
 SCHEMA = {
     "fields": [
         {"name": "n", "type": "INTEGER", "mode": "REQUIRED"},

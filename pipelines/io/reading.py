@@ -1,104 +1,25 @@
 """Files into blocks of documents: byte ranges and row groups, parsed in columns, never a Python object a line."""
 
-import dataclasses
 import json
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 
-from dpngram.accounting import ParameterError
-from dpngram.pipelines.io.lines import RANGE_BYTES, ByteRange, header_line, is_damage, read_pieces
-from dpngram.pipelines.io.parsing import BadRecord, Fields, Parsed, parse_jsonl, parse_text, parse_tsv
-from dpngram.pipelines.io.tables import parquet_groups, read_avro, read_csv, read_parquet
+from dpngram.pipelines.io.input_formats import InputFormat
+from dpngram.pipelines.io.lines import ByteRange
+from dpngram.pipelines.io.parsing import BadRecord
 from dpngram.transforms.blocks.documents import DocumentBlock
 
 __all__ = [
-    "INPUT_FORMATS",
     "CheckRecords",
-    "InputFormat",
     "ReadDocuments",
     "TooManyBadRecords",
     "match_files",
 ]
-
-INPUT_FORMATS = ("jsonl", "csv", "tsv", "parquet", "avro", "text", "bigquery")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class InputFormat:
-    """How files become documents."""
-
-    name: str
-    fields: Fields = dataclasses.field(default_factory=Fields)
-    skip_header_lines: int = 0
-
-    def __post_init__(self) -> None:
-        if self.fields.tokens and self.name in ("csv", "tsv", "text"):
-            raise ParameterError(f"tokens_field must be left out with {self.name}: its values are no lists.")
-        if self.skip_header_lines and self.name in ("parquet", "avro", "bigquery"):
-            raise ParameterError(f"skip_header_lines must be 0 with {self.name}, got {self.skip_header_lines}.")
-
-    def ranges(self, path: str, size: int) -> Iterator[ByteRange]:
-        """The parts of a file that can be read apart."""
-        if self.name == "parquet":
-            for group in range(max(parquet_groups(path), 1)):
-                yield ByteRange(path, group, group + 1, "")
-            return
-        compression = CompressionTypes.detect_compression_type(path)
-        if self.name in ("avro", "csv") or compression != CompressionTypes.UNCOMPRESSED:
-            yield ByteRange(path, 0, -1, compression)
-            return
-        for start in range(self._header_bytes(path), size, RANGE_BYTES):
-            yield ByteRange(path, start, min(start + RANGE_BYTES, size), compression)
-
-    def read(self, extent: ByteRange) -> Iterator[Parsed]:
-        """The documents of one part. A file that breaks off gives what came before, and one bad record."""
-        try:
-            yield from self._read(extent)
-        except Exception as error:
-            if not is_damage(error, extent.compression):
-                raise  # a failure of the filesystem: the runner tries again
-            yield Parsed([], 1, [BadRecord("unreadable", 0, 0)])
-
-    def _read(self, extent: ByteRange) -> Iterator[Parsed]:
-        if self.name == "parquet":
-            yield from read_parquet(extent.path, extent.start, self.fields)
-        elif self.name == "avro":
-            yield from read_avro(extent.path, self.fields)
-        elif self.name == "csv":
-            yield from read_csv(extent.path, extent.compression, self.skip_header_lines, self.fields)
-        else:
-            header = b""
-            if self.name == "tsv":
-                header = header_line(extent.path, extent.compression, self.skip_header_lines)
-            for piece in read_pieces(extent, self._skipped):
-                if piece.data is None:
-                    yield Parsed([], 1, [BadRecord("too_long", piece.offset, piece.length)])
-                else:
-                    yield self._parse(piece.data, header, piece.offset)
-
-    def _parse(self, lines: bytes, header: bytes, offset: int) -> Parsed:
-        if self.name == "text":
-            return parse_text(lines, offset)
-        if self.name == "jsonl":
-            return parse_jsonl(lines, self.fields, offset)
-        return parse_tsv(lines, header, self.fields, offset)
-
-    @property
-    def _skipped(self) -> int:
-        """Lines at the head of a file that are no records: those asked for, or the names of the columns."""
-        return self.skip_header_lines + (self.name == "tsv")
-
-    def _header_bytes(self, path: str) -> int:
-        if not self._skipped:
-            return 0
-        with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
-            return sum(len(file.readline()) for _ in range(self._skipped))
 
 
 def match_files(patterns: list[str]) -> dict[str, int]:

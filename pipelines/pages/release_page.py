@@ -7,19 +7,18 @@ text, no time and nothing about the input.
 import html
 import json
 import math
-from typing import Any
 
 from dpngram.accounting import ExtractionPlan, ParameterError, expected_spurious, explain_plan
+from dpngram.pipelines.io.release_files import Manifest, ManifestLevel, Rows
 
 __all__ = ["render_report"]
 
 
 _TOP, _ALL = 200, 2000  # grams shown for each length, and in all; keeps the page under a megabyte
 _LONGEST = 160  # characters of a gram that are shown
-Rows = list[tuple[list[str], float]]
 
 
-def render_report(manifest: dict[str, Any], rows: dict[int, Rows]) -> str:
+def render_report(manifest: Manifest, rows: dict[int, Rows]) -> str:
     """The page. Text that comes from the release is escaped; there is no script but the search of the table."""
     plan = _plan(manifest)
     levels = manifest["levels"]
@@ -46,7 +45,7 @@ def render_report(manifest: dict[str, Any], rows: dict[int, Rows]) -> str:
     )
 
 
-def _plan(manifest: dict[str, Any]) -> ExtractionPlan:
+def _plan(manifest: Manifest) -> ExtractionPlan:
     try:
         return ExtractionPlan.from_json(json.dumps(manifest["plan"]))
     except ParameterError as error:
@@ -61,7 +60,7 @@ def _figure(caption: str, svg: str) -> str:
     return f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
 
 
-def _tiles(manifest: dict[str, Any]) -> str:
+def _tiles(manifest: Manifest) -> str:
     plan = manifest["plan"]
     tiles = {
         "epsilon": f"{plan['epsilon']:g}",
@@ -76,14 +75,14 @@ def _tiles(manifest: dict[str, Any]) -> str:
     return f"<div class=tiles>{cells}</div>"
 
 
-def _level_table(plan: ExtractionPlan, levels: list[dict[str, Any]]) -> str:
+def _level_table(plan: ExtractionPlan, levels: list[ManifestLevel]) -> str:
     head = ["length", "released", "candidates", "noise &sigma;", "lowest threshold", "expected spurious, at most about"]
     body = []
     for level in levels:
         spurious = "none"
         if level["n"] > 1 and not plan.spec.eta_is_bound:
             spurious = f"{plan.eta * level['released']:,.1f}"
-        elif level["n"] > 1:
+        elif level["valid"] is not None:
             spurious = f"{expected_spurious(level['sigma'], level['rho'], level['valid']):,.1f}"
         valid = "" if level["valid"] is None else f"{level['valid']:,}"
         rho = "" if not level["released"] and level["n"] > 1 else f"{level['rho']:.4g}"
@@ -114,7 +113,7 @@ def _gram_table(rows: dict[int, Rows]) -> str:
     )
 
 
-def _settings_table(manifest: dict[str, Any]) -> str:
+def _settings_table(manifest: Manifest) -> str:
     plan = manifest["plan"]
     rows = {**manifest["settings"], **{name: plan[name] for name in ("epsilon", "delta", "eta", "windows", "policy")}}
     body = "".join(f"<tr><th>{html.escape(str(k))}</th><td>{html.escape(str(v))}</td></tr>" for k, v in rows.items())
@@ -144,7 +143,7 @@ def _bars(values: list[float], labels: list[str], names: list[str]) -> str:
     return f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' role=img>{''.join(shapes)}</svg>"
 
 
-def _released_plot(levels: list[dict[str, Any]]) -> str:
+def _released_plot(levels: list[ManifestLevel]) -> str:
     counts = [float(level["released"]) for level in levels]
     return _bars(counts, [f"{level['released']:,}" for level in levels], [str(level["n"]) for level in levels])
 
@@ -154,7 +153,7 @@ def _budget_plot(plan: ExtractionPlan) -> str:
     return _bars(shares, [f"{100 * share:.0f} %" for share in shares], [str(level.n) for level in plan.levels])
 
 
-def _weights_plot(levels: list[dict[str, Any]], rows: dict[int, Rows]) -> str:
+def _weights_plot(levels: list[ManifestLevel], rows: dict[int, Rows]) -> str:
     """For each length a strip of bins of equal width in the logarithm of the weight; darker is more grams."""
     weights = {n: [weight for _, weight in grams if weight > 0] for n, grams in rows.items()}
     everything = [weight for found in weights.values() for weight in found]

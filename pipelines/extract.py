@@ -1,20 +1,22 @@
 """`dpngram extract`: private n-grams from files."""
 
+import argparse
+import functools
 import time
 from collections.abc import Sequence
 
 import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.accounting.parameters import check_choice
 from dpngram.pipelines.io.bigquery import TABLE_PATTERN, WriteBigQuery, check_table
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
-from dpngram.pipelines.io.input_formats import InputFormat, TableReader
+from dpngram.pipelines.io.input_formats import FileReader, InputFormat
 from dpngram.pipelines.io.output_directory import drop_checkpoints, prepare_output
 from dpngram.pipelines.io.reading import CheckRecords
 from dpngram.pipelines.io.release_files import read_manifest
 from dpngram.pipelines.io.writing import WriteRelease
-from dpngram.pipelines.launch.beam_flags import beam_options
 from dpngram.pipelines.launch.dataflow import check_dataflow, is_dataflow, is_dry_run, job_line, waits
 from dpngram.pipelines.launch.extraction_flags import (
     extraction_arguments,
@@ -24,7 +26,7 @@ from dpngram.pipelines.launch.extraction_flags import (
     screen_flags,
 )
 from dpngram.pipelines.launch.failures import failure_line
-from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser, budget_flags, plan_from_flags, print_error
+from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser, budget_flags, plan_from_flags
 from dpngram.pipelines.launch.input_flags import (
     check_apart,
     check_input,
@@ -35,12 +37,11 @@ from dpngram.pipelines.launch.input_flags import (
     read_documents,
 )
 from dpngram.pipelines.launch.operator_notes import write_operator_notes
+from dpngram.pipelines.launch.program import Job, run_job
 from dpngram.pipelines.launch.progress import show_metrics, show_progress
 from dpngram.pipelines.launch.runner import make_pipeline
-from dpngram.pipelines.launch.startup import keep_memory, quiet_logging
 from dpngram.pipelines.report import write_report
 from dpngram.transforms import ExtractLevels
-from dpngram.transforms.randomness.noise_key import NoiseKeyError
 
 __all__ = ["extract_files", "make_parser", "run"]
 
@@ -71,76 +72,83 @@ def _output_flags() -> list[Flag]:
 
 
 def run(argv: Sequence[str]) -> int:
-    parser = make_parser()
-    flags, rest = parser.parse_known_args(argv)
-    quiet_logging(flags.verbose)
-    keep_memory()
+    """Runs the program; returns the exit status."""
+    return run_job(make_parser(), argv, _prepare)
+
+
+def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     start = time.time()
+    plan, input_format, most_bad = plan_from_flags(flags), input_format_from_flags(flags), max_bad_fraction(flags)
+    _check_flags(flags, options, input_format)
+    dry_run = is_dry_run(options)
+    size = check_input(flags, input_format, look=not dry_run)
+    pipeline = make_pipeline(options, size, verbose=flags.verbose)
+    extract = ExtractLevels(
+        plan,
+        **extraction_arguments(flags, size),
+        user_per_document=not input_format.reader.has_users,
+        checkpoints=None if flags.noise_key is None else flags.output,
+    )
+    if not dry_run and not prepare_output(
+        flags.output, plan, extract.settings(), flags.output_format, overwrite=flags.overwrite, resume=flags.resume
+    ):
+        return Job(functools.partial(_show, _finished_again(flags.output)))
+    extract_files(
+        pipeline,
+        flags.input,
+        input_format,
+        flags.output,
+        plan,
+        extract,
+        output_format=flags.output_format,
+        bad_records=flags.bad_records if dry_run else new_directory("bad_records", flags.bad_records),
+        max_bad_fraction=most_bad,
+        output_bigquery=flags.output_bigquery,
+    )
+    return Job(functools.partial(_run, flags, options, pipeline, plan.max_n, size, start), pipeline)
+
+
+def _check_flags(flags: argparse.Namespace, options: PipelineOptions, input_format: InputFormat) -> None:
+    check_choice("output_format", flags.output_format, tuple(OUTPUT_FORMATS))
+    if is_dataflow(options):
+        paths = {"output": [flags.output], "bad_records": [flags.bad_records] if flags.bad_records else []}
+        if isinstance(input_format.reader, FileReader):
+            paths = {"input": flags.input, **paths}
+        check_dataflow(options, paths, flags.noise_key, flags.tokenizer)
+    if flags.output_bigquery is not None:
+        check_table("output_bigquery", flags.output_bigquery)
+    check_apart(flags.output, noise_key=flags.noise_key, bad_records=flags.bad_records)
+    if flags.resume and flags.noise_key is None:
+        raise ParameterError("--resume needs --noise_key: give the key of the run you want to finish.")
+
+
+def _run(
+    flags: argparse.Namespace,
+    options: PipelineOptions,
+    pipeline: beam.Pipeline,
+    levels: int,
+    size: int,
+    start: float,
+) -> int:
     try:
-        plan = plan_from_flags(flags)
-        input_format = input_format_from_flags(flags)
-        check_choice("output_format", flags.output_format, tuple(OUTPUT_FORMATS))
-        most_bad = max_bad_fraction(flags)
-        options = beam_options(rest)
-        dry_run = is_dry_run(options)
-        if is_dataflow(options):
-            files = {
-                "input": [] if isinstance(input_format.reader, TableReader) else flags.input,
-                "output": [flags.output],
-            }
-            files["bad_records"] = [flags.bad_records] if flags.bad_records else []
-            check_dataflow(options, files, flags.noise_key, flags.tokenizer)
-        size = check_input(flags, input_format, look=not dry_run)
-        if flags.output_bigquery is not None:
-            check_table("output_bigquery", flags.output_bigquery)
-        check_apart(flags.output, noise_key=flags.noise_key, bad_records=flags.bad_records)
-        if flags.resume and flags.noise_key is None:
-            raise ParameterError("--resume needs --noise_key: give the key of the run you want to finish.")
-        pipeline = make_pipeline(options, size, verbose=flags.verbose)
-        extract = ExtractLevels(
-            plan,
-            **extraction_arguments(flags, size),
-            user_per_document=not input_format.reader.has_users,
-            checkpoints=None if flags.noise_key is None else flags.output,
-        )
-        if not dry_run and not prepare_output(
-            flags.output, plan, extract.settings(), flags.output_format, overwrite=flags.overwrite, resume=flags.resume
-        ):
-            print(_finished_again(flags.output))
-            return 0
-        extract_files(
-            pipeline,
-            flags.input,
-            input_format,
-            flags.output,
-            plan,
-            extract,
-            output_format=flags.output_format,
-            bad_records=flags.bad_records if dry_run else new_directory("bad_records", flags.bad_records),
-            max_bad_fraction=most_bad,
-            output_bigquery=flags.output_bigquery,
-        )
-    except (ParameterError, NoiseKeyError) as error:
-        parser.error(str(error))
-    try:
-        with show_progress(pipeline, plan.max_n, size, quiet=flags.quiet):
+        with show_progress(pipeline, levels, size, quiet=flags.quiet):
             result = pipeline.run()
-            if dry_run or not waits(options):
-                print(job_line(options, result, flags.output))
-                return 0
+            if is_dry_run(options) or not waits(options):
+                return _show(job_line(options, result, flags.output))
             with show_metrics(result, quiet=flags.quiet):
                 result.wait_until_finish()
-        drop_checkpoints(flags.output)
-        write_report(flags.output)
-        write_operator_notes(flags.output, result, time.time() - start, size)
     except Exception as error:
-        line = failure_line(error, pipeline, flags.noise_key)
-        if line.startswith("max_bad_fraction"):
+        if failure_line(error).startswith("max_bad_fraction"):
             drop_checkpoints(flags.output)  # nothing of this input is to be released
-        if flags.verbose:
-            raise
-        return print_error(parser.prog, line, status=1)
-    print(_summary(flags.output))
+        raise
+    drop_checkpoints(flags.output)
+    write_report(flags.output)
+    write_operator_notes(flags.output, result, time.time() - start, size)
+    return _show(_summary(flags.output))
+
+
+def _show(line: str) -> int:
+    print(line)
     return 0
 
 

@@ -1,6 +1,7 @@
 """`dpngram stream`: private n-grams from messages as they arrive, one release for each window of time."""
 
 import argparse
+import functools
 import json
 import os
 import re
@@ -12,7 +13,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
-from apache_beam.options.pipeline_options import StandardOptions
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.transforms.window import FixedWindows, SlidingWindows, TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
@@ -21,7 +22,6 @@ from dpngram.accounting.parameters import check_choice, check_number
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.io.polling import PollFiles
 from dpngram.pipelines.io.writing import WriteWindows
-from dpngram.pipelines.launch.beam_flags import beam_options
 from dpngram.pipelines.launch.extraction_flags import (
     extraction_arguments,
     extraction_flags,
@@ -29,13 +29,12 @@ from dpngram.pipelines.launch.extraction_flags import (
     pruning_flag,
     screen_flags,
 )
-from dpngram.pipelines.launch.failures import failure_line
-from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser, budget_flags, plan_from_flags, print_error
+from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser, budget_flags, plan_from_flags
 from dpngram.pipelines.launch.input_flags import check_apart
+from dpngram.pipelines.launch.program import Job, run_job
 from dpngram.pipelines.launch.runner import make_pipeline
-from dpngram.pipelines.launch.startup import keep_memory, quiet_logging
 from dpngram.transforms import ExtractLevels
-from dpngram.transforms.randomness.noise_key import KeyReference, NoiseKeyError
+from dpngram.transforms.randomness.noise_key import KeyReference
 
 __all__ = ["ParseMessages", "run", "stream_messages"]
 
@@ -44,35 +43,31 @@ _MOST_AHEAD = 60.0
 
 
 def run(argv: Sequence[str]) -> int:
-    parser = _make_parser()
-    flags, rest = parser.parse_known_args(argv)
-    quiet_logging(flags.verbose)
-    keep_memory()
-    try:
-        plan = plan_from_flags(flags)
-        check_choice("output_format", flags.output_format, tuple(OUTPUT_FORMATS))
-        window = _windows(flags)
-        _check_source(flags)
-        _check_key(flags.noise_key, flags.output)
-        options = beam_options(rest)
-        options.view_as(StandardOptions).streaming = True
-        pipeline = make_pipeline(options, 0, verbose=flags.verbose)
-        messages = _read(pipeline, flags)
-        extract = ExtractLevels(
-            plan,
-            **extraction_arguments(flags),
-            bound_windows=True,
-        )
-        fields = (flags.user_field, flags.text_field, flags.time_field)
-        stream_messages(messages, fields, window, flags.output, plan, extract, flags.output_format)
-    except (ParameterError, NoiseKeyError) as error:
-        parser.error(str(error))
-    try:
-        pipeline.run().wait_until_finish()
-    except Exception as error:
-        if flags.verbose:
-            raise
-        return print_error(parser.prog, failure_line(error, pipeline, flags.noise_key), status=1)
+    """Runs the program, until it is stopped or --duration is over; returns the exit status."""
+    return run_job(_make_parser(), argv, _prepare)
+
+
+def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
+    plan = plan_from_flags(flags)
+    check_choice("output_format", flags.output_format, tuple(OUTPUT_FORMATS))
+    window = _windows(flags)
+    _check_source(flags)
+    _check_key(flags.noise_key, flags.output)
+    options.view_as(StandardOptions).streaming = True
+    pipeline = make_pipeline(options, 0, verbose=flags.verbose)
+    messages = _read(pipeline, flags)
+    extract = ExtractLevels(
+        plan,
+        **extraction_arguments(flags),
+        bound_windows=True,
+    )
+    fields = (flags.user_field, flags.text_field, flags.time_field)
+    stream_messages(messages, fields, window, flags.output, plan, extract, flags.output_format)
+    return Job(functools.partial(_run, pipeline), pipeline)
+
+
+def _run(pipeline: beam.Pipeline) -> int:
+    pipeline.run().wait_until_finish()
     return 0
 
 
@@ -181,7 +176,7 @@ def _read(pipeline: beam.Pipeline, flags: argparse.Namespace) -> beam.PCollectio
         from apache_beam.io import ReadFromPubSub
 
         messages = pipeline | "Read" >> ReadFromPubSub(subscription=flags.subscription)
-        return messages | "Arrival" >> beam.ParDo(_ArrivalDoFn())
+        return messages | "Arrival" >> beam.Map(_with_arrival)
     delay = check_number("max_delay", 60.0 if flags.max_delay is None else flags.max_delay, 0.0, 1e9)
     interval = check_number("poll", 5.0 if flags.poll is None else flags.poll, 0.1, 1e6)
     stop = None
@@ -190,9 +185,8 @@ def _read(pipeline: beam.Pipeline, flags: argparse.Namespace) -> beam.PCollectio
     return pipeline | "Read" >> PollFiles(flags.input, interval=interval, delay=delay, stop=stop)
 
 
-class _ArrivalDoFn(beam.DoFn):
-    def process(self, message: bytes, published: Any = beam.DoFn.TimestampParam) -> Iterator[tuple[bytes, float]]:
-        yield message, published.micros / 1e6
+def _with_arrival(message: bytes, published: Any = beam.DoFn.TimestampParam) -> tuple[bytes, float]:
+    return message, published.micros / 1e6
 
 
 def _make_parser() -> OneLineParser:

@@ -54,7 +54,7 @@ class ReadDocuments(beam.PTransform):
         read = (
             pbegin
             | "Start" >> beam.Impulse()  # one element for all patterns: a file may match several
-            | "Ranges" >> beam.ParDo(_SplitDoFn(self._patterns, self._format))  # (number, range)
+            | "Ranges" >> beam.FlatMap(_split_files, self._patterns, self._format)  # (number, range)
             | "Spread" >> beam.GroupByKey()  # over the workers
             | "Parse"
             >> beam.ParDo(_ParseDoFn(self._format, self._bad_records)).with_outputs(self.TALLIES, main=self.DOCUMENTS)
@@ -64,13 +64,9 @@ class ReadDocuments(beam.PTransform):
         return read[self.DOCUMENTS], read[self.TALLIES]
 
 
-class _SplitDoFn(beam.DoFn):
-    def __init__(self, patterns: list[str], input_format: InputFormat) -> None:
-        self._patterns, self._format = patterns, input_format
-
-    def process(self, _start: bytes) -> Iterator[tuple[int, ByteRange]]:
-        files = match_files(self._patterns)
-        yield from enumerate(extent for path, size in files.items() for extent in self._format.ranges(path, size))
+def _split_files(_start: bytes, patterns: list[str], input_format: InputFormat) -> Iterator[tuple[int, ByteRange]]:
+    files = match_files(patterns)
+    yield from enumerate(extent for path, size in files.items() for extent in input_format.ranges(path, size))
 
 
 class _ParseDoFn(beam.DoFn):
@@ -128,43 +124,26 @@ class CheckRecords(beam.PTransform):
         return (
             (tallies, always)
             | "All" >> beam.Flatten()
-            | "Add" >> beam.CombinePerKey(_AddPairs())
-            | "Check" >> beam.ParDo(_CheckDoFn(self._most))
+            | "Add" >> beam.CombinePerKey(_add_pairs())
+            | "Check" >> beam.Map(_check_records, self._most)
         )
+
+
+def _add_pairs() -> beam.CombineFn:
+    # Beam takes the output of TupleCombineFn for Any, and would pickle it.
+    pair = beam.typehints.Tuple[int, int]
+    return beam.combiners.TupleCombineFn(sum, sum).with_input_types(pair).with_output_types(pair)
 
 
 def _no_records(_start: bytes) -> tuple[int, tuple[int, int]]:
     return 0, (0, 0)
 
 
-@beam.typehints.with_input_types(beam.typehints.Tuple[int, int])
-@beam.typehints.with_output_types(beam.typehints.Tuple[int, int])
-class _AddPairs(beam.CombineFn):
-    def create_accumulator(self) -> tuple[int, int]:
-        return 0, 0
-
-    def add_input(self, accumulator: tuple[int, int], value: tuple[int, int]) -> tuple[int, int]:
-        return accumulator[0] + value[0], accumulator[1] + value[1]
-
-    def merge_accumulators(self, accumulators: Iterable[tuple[int, int]]) -> tuple[int, int]:
-        total = self.create_accumulator()
-        for accumulator in accumulators:
-            total = self.add_input(total, accumulator)
-        return total
-
-    def extract_output(self, accumulator: tuple[int, int]) -> tuple[int, int]:
-        return accumulator
-
-
-class _CheckDoFn(beam.DoFn):
-    def __init__(self, most: float) -> None:
-        self._most = most
-
-    def process(self, total: tuple[int, tuple[int, int]]) -> Iterator[int]:
-        records, bad = total[1]
-        if bad > self._most * records:
-            raise TooManyBadRecords(
-                f"max_bad_fraction must be at least the share of bad records: {bad:,} of {records:,} cannot be used "
-                f"(allowed: {self._most:g}); --bad_records DIR lists them. Nothing was released."
-            )
-        yield 0
+def _check_records(total: tuple[int, tuple[int, int]], most: float) -> int:
+    records, bad = total[1]
+    if bad > most * records:
+        raise TooManyBadRecords(
+            f"max_bad_fraction must be at least the share of bad records: {bad:,} of {records:,} cannot be used "
+            f"(allowed: {most:g}); --bad_records DIR lists them. Nothing was released."
+        )
+    return 0

@@ -23,7 +23,7 @@ from dpngram.accounting import ParameterError
 from dpngram.transforms.randomness.noise_key import KeyReference
 from dpngram.transforms.tokenizers import tokenizer_file
 
-__all__ = ["BUCKET", "check_dataflow", "is_dataflow", "is_dry_run", "job_line", "waits"]
+__all__ = ["BUCKET", "check_dataflow", "is_dataflow", "is_dry_run", "job_line", "spell_dry_run", "waits"]
 
 # What Beam's validator accepts. For any other path Beam would try to make a new bucket.
 _PROJECT = re.compile(r"[a-z][-a-z0-9:.]+[a-z0-9]")
@@ -35,12 +35,28 @@ def is_dataflow(options: PipelineOptions) -> bool:
     return str(options.view_as(StandardOptions).runner).lower().endswith("dataflowrunner")
 
 
+def spell_dry_run(words: Sequence[str]) -> list[str]:
+    """The command line with `--dry_run` as Beam wants it: with a value, any of which, also False, means yes.
+
+    For us it is a switch: alone or with a value it means yes; with `=false` or `=0` it is left out.
+    """
+    spelled = []
+    for place, word in enumerate(words):
+        if word == "--dry_run" and all(following.startswith("--") for following in words[place + 1 : place + 2]):
+            word = "--dry_run=True"
+        if word.lower() not in ("--dry_run=false", "--dry_run=0"):
+            spelled.append(word)
+    return spelled
+
+
 def is_dry_run(options: PipelineOptions) -> bool:
     """Whether the job is only to be translated: no file is looked at, no key made, nothing sent."""
     if not options.view_as(TestOptions).dry_run:
         return False
     if not is_dataflow(options):
-        raise ParameterError("dry_run must be left out, or come with --runner DataflowRunner: others would run.")
+        raise ParameterError(
+            "--dry_run works with --runner DataflowRunner only; any other runner would really run the job."
+        )
     return True
 
 

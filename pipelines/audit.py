@@ -7,6 +7,7 @@ nothing, but the Gaussian fit near the claim shows that the noise is no larger t
 
 import argparse
 import dataclasses
+import functools
 import html
 import importlib.metadata
 import itertools
@@ -21,20 +22,20 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
-from dpngram.accounting import POLICIES, ParameterError
+from dpngram.accounting import POLICIES
 from dpngram.accounting.parameters import check_choice, check_integer, check_number
-from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
-from dpngram.pipelines.io.writing import MANIFEST, WriteRelease, WriteWindows, read_whole, write_whole
-from dpngram.pipelines.launch.beam_flags import beam_options
-from dpngram.pipelines.launch.failures import failure_line
-from dpngram.pipelines.launch.flags import OneLineParser, number_list, number_or_text, print_error
+from dpngram.pipelines.io.release_files import MANIFEST, read_manifest, read_rows, write_whole
+from dpngram.pipelines.io.writing import WriteRelease, WriteWindows
+from dpngram.pipelines.launch.extraction_flags import screen_flags
+from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser
 from dpngram.pipelines.launch.input_flags import new_directory
+from dpngram.pipelines.launch.program import Job, run_job
 from dpngram.pipelines.launch.runner import make_pipeline
-from dpngram.pipelines.launch.startup import keep_memory, quiet_logging
-from dpngram.pipelines.pages.figures import Series, line_chart
+from dpngram.pipelines.pages.figures import CHART_STYLE, Series, line_chart
 from dpngram.pipelines.pages.page import render, section, table
 from dpngram.pipelines.research.attacks import ATTACKS, Attack, Finding, Release
 from dpngram.transforms import DocumentBlock, ExtractLevels
@@ -46,42 +47,40 @@ _JOB = 1_500_000  # users in a job; more are several jobs, each a release of its
 
 
 def run(argv: Sequence[str]) -> int:
+    """Runs the program; returns the exit status, which is 1 also if a claim is broken."""
     parser = OneLineParser(
         prog="dpngram audit",
         description="Try to break the privacy of the installed build: lower bounds on epsilon from worst-case data. "
         "Any other flag goes to Beam.",
     )
-    _add_flags(parser)
-    flags, rest = parser.parse_known_args(argv)
-    quiet_logging(flags.verbose)
-    keep_memory()
-    try:
-        attacks = _attacks(flags)
-        options = beam_options(rest)
-        error = check_number("error", flags.error, 1e-12, 0.5)
-        directory: str = flags.output
-        new_directory("output", directory)
-    except ParameterError as problem:
-        parser.error(str(problem))
+    parser.add_flags([*_flags(), *screen_flags(progress=True)])
+    return run_job(parser, argv, _prepare)
+
+
+def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
+    attacks = _attacks(flags)
+    error = check_number("error", flags.error, 1e-12, 0.5)
+    new_directory("output", flags.output)
+    return Job(functools.partial(_run, attacks, error, flags, options))
+
+
+def _run(attacks: Sequence[Attack], error: float, flags: argparse.Namespace, options: PipelineOptions) -> int:
+    directory: str = flags.output
     findings = []
     begin = time.time()
     for attack in attacks:
         if not flags.quiet:
             print(f"{attack.name}, {attack.plan.policy}, epsilon {attack.plan.epsilon:g} ...", file=sys.stderr)
-        try:
-            findings.append(run_attack(attack, directory, options, error, noise_key=flags.noise_key))
-        except Exception as problem:
-            if flags.verbose:
-                raise
-            return print_error(parser.prog, failure_line(problem), status=1)
-    seconds = time.time() - begin
-    write_whole(FileSystems.join(directory, "audit.json"), _json(findings, error, seconds))
+        findings.append(run_attack(attack, directory, options, error, noise_key=flags.noise_key))
+    write_whole(FileSystems.join(directory, "audit.json"), _json(findings, error, time.time() - begin))
     write_whole(FileSystems.join(directory, "audit.html"), _page(findings, error).encode())
     print(_table(findings, error))
     return 0 if all(finding.holds for finding in findings) else 1
 
 
-def run_attack(attack: Attack, directory: str, options: Any, error: float, *, noise_key: str | None = None) -> Finding:
+def run_attack(
+    attack: Attack, directory: str, options: PipelineOptions, error: float, *, noise_key: str | None = None
+) -> Finding:
     """Runs the attack's releases into a directory of their own, looks at them, and throws them away."""
     work = FileSystems.join(directory, f"trials-{secrets.token_hex(4)}")
     FileSystems.mkdirs(work)
@@ -111,19 +110,18 @@ def _build(pipeline: beam.Pipeline, attack: Attack, trials: range, output: str, 
         pipeline
         | "Trials" >> beam.Create(_portions(attack, trials))
         | "Spread" >> beam.Reshuffle()
-        | "Documents" >> beam.ParDo(_DocumentsDoFn(attack))
+        | "Documents" >> beam.FlatMap(_documents, attack)
     )
     extract = ExtractLevels(
         attack.plan, tokenizer="whitespace", noise_key=noise_key, release=output, shards=4, bound_windows=attack.bounded
     )
-    settings = {name: value for name, value in extract.settings().items() if name != "plan"}
     if attack.windows:
         tables = documents | "Windows" >> beam.WindowInto(FixedWindows(1)) | "ExtractNgrams" >> extract
-        tables | "Write" >> WriteWindows(output, attack.plan, settings)
+        tables | "Write" >> WriteWindows(output, attack.plan, extract.settings())
     else:
         gate = pipeline | "Gate" >> beam.Create([0])
         tables = documents | "ExtractNgrams" >> extract
-        tables | "Write" >> WriteRelease(output, attack.plan, settings, gate)
+        tables | "Write" >> WriteRelease(output, attack.plan, extract.settings(), gate)
 
 
 def _portions(attack: Attack, trials: range) -> list[tuple[int, int]]:
@@ -133,40 +131,30 @@ def _portions(attack: Attack, trials: range) -> list[tuple[int, int]]:
     return [(first, min(first + step, trials.stop)) for first in range(trials.start, trials.stop, step)]
 
 
-class _DocumentsDoFn(beam.DoFn):
-    """Makes the documents of some trials, window by window: blocks, or single ones where windows are to be bounded."""
-
-    def __init__(self, attack: Attack) -> None:
-        self._attack = attack
-
-    def process(self, trials: tuple[int, int]) -> Iterator[Any]:
-        by_window: dict[int, list[tuple[str, str]]] = {}
-        for trial in range(*trials):
-            for window in self._attack.windows_of(trial):
-                by_window.setdefault(window, []).extend(self._attack.documents(trial, window))
-        for window, documents in by_window.items():
-            if self._attack.bounded:
-                for document in documents:
-                    yield TimestampedValue(document, Timestamp(window))
-            elif documents:
-                users, texts = zip(*documents, strict=True)
-                block = DocumentBlock.from_texts(pa.array(users, pa.large_binary()), pa.array(texts, pa.large_binary()))
-                yield TimestampedValue(block, Timestamp(window))
+def _documents(trials: tuple[int, int], attack: Attack) -> Iterator[Any]:
+    """The documents of some trials, window by window: blocks, or single ones where windows are to be bounded."""
+    by_window: dict[int, list[tuple[str, str]]] = {}
+    for trial in range(*trials):
+        for window in attack.windows_of(trial):
+            by_window.setdefault(window, []).extend(attack.documents(trial, window))
+    for window, documents in by_window.items():
+        if attack.bounded:
+            for document in documents:
+                yield TimestampedValue(document, Timestamp(window))
+        elif documents:
+            users, texts = zip(*documents, strict=True)
+            block = DocumentBlock.from_texts(pa.array(users, pa.large_binary()), pa.array(texts, pa.large_binary()))
+            yield TimestampedValue(block, Timestamp(window))
 
 
 def _releases(work: str, attack: Attack) -> Iterator[Release]:
     """All releases of an attack, as anybody could read them."""
     found = FileSystems.match([FileSystems.join(work, "**", MANIFEST)])[0].metadata_list
     for path in sorted(file.path for file in found):
-        manifest = json.loads(read_whole(path))
         folder = FileSystems.split(path)[0]
-        start = manifest["window"]["start"] if attack.windows else None
-        decode = OUTPUT_FORMATS[manifest["format"]].decode
-        rows = {
-            level["n"]: decode(read_whole(FileSystems.join(folder, level["file"])), level["n"])
-            for level in manifest["levels"]
-        }
-        yield 0 if start is None else int(Timestamp.from_rfc3339(start).micros // 1_000_000), rows
+        manifest = read_manifest(folder)
+        second = Timestamp.from_rfc3339(manifest["window"]["start"]).micros // 1_000_000 if attack.windows else 0
+        yield int(second), read_rows(folder, manifest)
 
 
 def _attacks(flags: argparse.Namespace) -> list[Attack]:
@@ -183,21 +171,17 @@ def _attacks(flags: argparse.Namespace) -> list[Attack]:
     return attacks
 
 
-def _add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--output", required=True, help="new directory for audit.json and audit.html")
-    parser.add_argument("--epsilon", type=number_list, default=4, help="claims to test, e.g. 1,4 (default 4)")
-    parser.add_argument("--delta", type=number_or_text, default=1e-7, help="of the claims (default 1e-7)")
-    parser.add_argument("--policy", default=",".join(POLICIES), help=f"default {','.join(POLICIES)}")
-    parser.add_argument("--attacks", default=",".join(ATTACKS), help=f"default {','.join(ATTACKS)}")
-    parser.add_argument(
-        "--trials", type=number_or_text, default=10_000, help="in each world, with and without the user (default 10000)"
-    )
-    parser.add_argument(
-        "--error", type=number_or_text, default=1e-4, help="how likely each bound may be wrong (default 1e-4)"
-    )
-    parser.add_argument("--noise_key", help="as in dpngram extract: for engines whose workers need one")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    parser.add_argument("--verbose", action="store_true", help="show Beam's messages, and tracebacks")
+def _flags() -> list[Flag]:
+    return [
+        Flag("output", "new directory for audit.json and audit.html", Kind.PATH, required=True, metavar="DIR"),
+        Flag("epsilon", "claims to test, e.g. 1,4", Kind.NUMBERS, default=4),
+        Flag("delta", "of the claims (default 1e-7)", Kind.NUMBER, default=1e-7),
+        Flag("policy", "policies to attack", default=",".join(POLICIES)),
+        Flag("attacks", "attacks to run", default=",".join(ATTACKS)),
+        Flag("trials", "of each attack, in each world: with and without the user", Kind.WHOLE_NUMBER, default=10_000),
+        Flag("error", "how likely each bound may be wrong", Kind.NUMBER, default=1e-4),
+        Flag("noise_key", "as in dpngram extract; for engines whose workers need one (default: a fresh key)"),
+    ]
 
 
 def _row(finding: Finding) -> list[str]:
@@ -270,4 +254,5 @@ def _page(findings: Sequence[Finding], error: float) -> str:
         f"{error:g} each. A bound above the claim proves that the build is broken.</p><ul>{told}</ul>"
     )
     footer = f"dpngram {html.escape(importlib.metadata.version('dpngram'))}."
-    return render("dpngram audit", "Attacks on this build", section("What was run", what) + "".join(parts), footer)
+    body = section("What was run", what) + "".join(parts)
+    return render("dpngram audit", "Attacks on this build", body, footer, style=CHART_STYLE)

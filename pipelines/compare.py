@@ -1,33 +1,34 @@
 """`dpngram compare`: the paper's systems side by side, its tables and figures, on any input."""
 
+import argparse
+import functools
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from dpngram.accounting import ParameterError
-from dpngram.accounting.parameters import check_integer, check_number
+from dpngram.accounting.parameters import check_integer
 from dpngram.pipelines.io.reading import CheckRecords
-from dpngram.pipelines.io.writing import read_whole, write_whole
-from dpngram.pipelines.launch.beam_flags import beam_options
-from dpngram.pipelines.launch.failures import failure_line
-from dpngram.pipelines.launch.flags import OneLineParser, add_guarantee_flags, number_list, number_or_text, print_error
+from dpngram.pipelines.io.release_files import read_whole, write_whole
+from dpngram.pipelines.launch.extraction_flags import extraction_arguments, extraction_flags, screen_flags
+from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser, guarantee_flags
 from dpngram.pipelines.launch.input_flags import (
-    add_input_flags,
-    add_tokenizer_flags,
     check_apart,
     check_input,
+    input_flags,
     input_format_from_flags,
+    max_bad_fraction,
     new_directory,
     read_documents,
 )
+from dpngram.pipelines.launch.program import Job, run_job
 from dpngram.pipelines.launch.runner import make_pipeline
-from dpngram.pipelines.launch.scaling import default_shards
-from dpngram.pipelines.launch.startup import keep_memory, quiet_logging
 from dpngram.pipelines.pages.comparison_page import render_page
 from dpngram.pipelines.research.results import (
     EXACT_WARNING,
@@ -41,7 +42,6 @@ from dpngram.pipelines.research.results import (
 )
 from dpngram.pipelines.research.systems import SWEEPS, SYSTEMS, Comparison, plan_comparison
 from dpngram.transforms.baselines.compare_systems import CompareSystems
-from dpngram.transforms.randomness.noise_key import NoiseKeyError
 
 __all__ = ["EXACT_DIRECTORY", "compare_files", "run"]
 
@@ -53,64 +53,58 @@ _RED, _PLAIN = "\x1b[1;31m", "\x1b[0m"
 
 
 def run(argv: Sequence[str]) -> int:
-    parser = _make_parser()
-    flags, rest = parser.parse_known_args(argv)
-    quiet_logging(flags.verbose)
-    keep_memory()
-    try:
-        comparison = plan_comparison(
-            epsilon=flags.epsilon,
-            delta=flags.delta,
-            max_n=flags.max_n,
-            max_contributions=flags.max_contributions,
-            eta=flags.eta,
-            decay=flags.decay,
-            systems=flags.systems,
-            sweeps=flags.sweep,
-            sweep_system=flags.sweep_system,
-            repeats=flags.repeats,
-            as_printed=flags.as_printed,
-        )
-        anonymity = _anonymity(flags.anonymity, flags.reveal_exact_counts)
-        input_format = input_format_from_flags(flags)
-        most_bad = check_number("max_bad_fraction", flags.max_bad_fraction, 0.0, 1.0)
-        options = beam_options(rest)
-        size = check_input(flags, input_format)
-        pipeline = make_pipeline(options, size, verbose=flags.verbose)
-        systems = CompareSystems(
-            [run for _, _, run in comparison.runs()],
-            tokenizer=flags.tokenizer,
-            sentences=flags.sentences,
-            noise_key=flags.noise_key,
-            release=flags.release,
-            user_per_document=input_format.name == "text",
-            shards=default_shards(size) if flags.shards is None else flags.shards,
-            max_user_tokens=flags.max_user_tokens,
-            anonymity=anonymity,
-            followed=[run for run, (row, _, _) in enumerate(comparison.runs()) if row in comparison.systems],
-        )
-        if flags.release and flags.noise_key is None:
-            raise ParameterError("release must be left out without a noise_key: a fresh key needs no label.")
-        check_apart(flags.output, noise_key=flags.noise_key, bad_records=flags.bad_records)
-        bad_records = new_directory("bad_records", flags.bad_records)
-        new_directory("output", flags.output)
-        if anonymity is not None:
-            new_directory("output", FileSystems.join(flags.output, EXACT_DIRECTORY))
-        documents, tallies = read_documents(pipeline, flags.input, input_format, bad_records)
-        compare_files(documents, tallies, flags.output, comparison, systems, anonymity, max_bad_fraction=most_bad)
-    except (ParameterError, NoiseKeyError) as error:
-        parser.error(str(error))
+    """Runs the program; returns the exit status."""
+    return run_job(_make_parser(), argv, _prepare)
+
+
+def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
+    comparison = _comparison(flags)
+    anonymity = _anonymity(flags.anonymity, flags.reveal_exact_counts)
+    input_format, most_bad = input_format_from_flags(flags), max_bad_fraction(flags)
+    size = check_input(flags, input_format)
+    pipeline = make_pipeline(options, size, verbose=flags.verbose)
+    systems = CompareSystems(
+        [run for _, _, run in comparison.runs()],
+        **extraction_arguments(flags, size),
+        user_per_document=not input_format.reader.has_users,
+        max_user_tokens=flags.max_user_tokens,
+        anonymity=anonymity,
+        followed=[run for run, (row, _, _) in enumerate(comparison.runs()) if row in comparison.systems],
+    )
+    if flags.release and flags.noise_key is None:
+        raise ParameterError("release must be left out without a noise_key: a fresh key needs no label.")
+    check_apart(flags.output, noise_key=flags.noise_key, bad_records=flags.bad_records)
+    bad_records = new_directory("bad_records", flags.bad_records)
+    new_directory("output", flags.output)
     if anonymity is not None:
+        new_directory("output", FileSystems.join(flags.output, EXACT_DIRECTORY))
+    documents, tallies = read_documents(pipeline, flags.input, input_format, bad_records)
+    compare_files(documents, tallies, flags.output, comparison, systems, anonymity, max_bad_fraction=most_bad)
+    return Job(functools.partial(_run, pipeline, comparison, flags.output, exact=anonymity is not None), pipeline)
+
+
+def _comparison(flags: argparse.Namespace) -> Comparison:
+    return plan_comparison(
+        epsilon=flags.epsilon,
+        delta=flags.delta,
+        max_n=flags.max_n,
+        max_contributions=flags.max_contributions,
+        eta=flags.eta,
+        decay=flags.decay,
+        systems=flags.systems,
+        sweeps=flags.sweep,
+        sweep_system=flags.sweep_system,
+        repeats=flags.repeats,
+        as_printed=flags.as_printed,
+    )
+
+
+def _run(pipeline: beam.Pipeline, comparison: Comparison, output: str, *, exact: bool) -> int:
+    if exact:
         _warn(f"{EXACT_WARNING} They go to {EXACT_DIRECTORY}/ and nowhere else.")
     print(spent_in_words(comparison), file=sys.stderr, flush=True)
-    try:
-        pipeline.run().wait_until_finish()
-        results = _write_pages(flags.output, exact=anonymity is not None)
-    except Exception as error:
-        if flags.verbose:
-            raise
-        return print_error(parser.prog, failure_line(error, pipeline, flags.noise_key), status=1)
-    print(_summary(results, flags.output))
+    pipeline.run().wait_until_finish()
+    print(_summary(_write_pages(output, exact=exact), output))
     return 0
 
 
@@ -129,37 +123,39 @@ def compare_files(
     sizes, exact = documents | "Compare" >> systems  # ((kind, run, n, K), count)
     begun = outline(comparison, systems.settings())
     path = FileSystems.join(output, RESULTS)
-    gate | "WriteResults" >> beam.ParDo(_WriteResultsDoFn(path, begun, comparison), sizes=beam.pvalue.AsIter(sizes))
+    gate | "WriteResults" >> beam.Map(_write_results, path, begun, comparison, sizes=beam.pvalue.AsIter(sizes))
     if exact is not None and anonymity is not None:
         apart = FileSystems.join(output, EXACT_DIRECTORY, EXACT_RESULTS)
-        gate | "WriteExactCounts" >> beam.ParDo(
-            _WriteExactDoFn(apart, begun, comparison, anonymity),
+        gate | "WriteExactCounts" >> beam.Map(
+            _write_exact,
+            apart,
+            begun,
+            comparison,
+            anonymity,
             sizes=beam.pvalue.AsIter(sizes),
             exact=beam.pvalue.AsIter(exact),
         )
 
 
-class _WriteResultsDoFn(beam.DoFn):
+def _write_results(_gate: int, path: str, begun: dict[str, Any], comparison: Comparison, sizes: Iterable[Any]) -> str:
     """comparison.json: sizes of releases, which are functions of them, and nothing else of the data."""
-
-    def __init__(self, path: str, begun: dict[str, Any], comparison: Comparison) -> None:
-        self._path, self._begun, self._comparison = path, begun, comparison
-
-    def process(self, _gate: int, sizes: Iterable[Any] = ()) -> Iterator[str]:
-        write_whole(self._path, to_json(fill_results(self._begun, self._comparison, dict(sizes))))
-        yield self._path
+    write_whole(path, to_json(fill_results(begun, comparison, dict(sizes))))
+    return path
 
 
-class _WriteExactDoFn(beam.DoFn):
+def _write_exact(
+    _gate: int,
+    path: str,
+    begun: dict[str, Any],
+    comparison: Comparison,
+    anonymity: Sequence[int],
+    sizes: Iterable[Any],
+    exact: Iterable[Any],
+) -> str:
     """The exact counts, apart from everything else. NOT private."""
-
-    def __init__(self, path: str, begun: dict[str, Any], comparison: Comparison, anonymity: Sequence[int]) -> None:
-        self._path, self._begun, self._comparison, self._anonymity = path, begun, comparison, anonymity
-
-    def process(self, _gate: int, sizes: Iterable[Any] = (), exact: Iterable[Any] = ()) -> Iterator[str]:
-        results = fill_results(self._begun, self._comparison, dict(sizes))
-        write_whole(self._path, to_json(fill_exact(results, self._comparison, self._anonymity, dict(exact))))
-        yield self._path
+    results = fill_results(begun, comparison, dict(sizes))
+    write_whole(path, to_json(fill_exact(results, comparison, anonymity, dict(exact))))
+    return path
 
 
 def _write_pages(output: str, *, exact: bool) -> dict[str, Any]:
@@ -214,42 +210,34 @@ def _make_parser() -> OneLineParser:
         description="Run the paper's systems side by side on one reading of the input: tables, figures, sweeps. For "
         "public and research data: all budgets add up. Any other flag goes to Beam.",
     )
-    add_guarantee_flags(parser)
-    data = add_input_flags(parser)
-    data.add_argument("--output", required=True, help="directory for tables and figures; must be new or empty")
-    data.add_argument(
-        "--max_user_tokens", type=number_or_text, help="leave out users with more tokens than this (default: nobody)"
-    )
-    how = parser.add_argument_group("comparison")
-    how.add_argument(
-        "--systems", default=",".join(SYSTEMS), help=f"which to run, of: {','.join(SYSTEMS)} (default all)"
-    )
-    how.add_argument(
-        "--repeats", type=number_or_text, default=1, help="runs of each, for mean and deviation (default 1)"
-    )
-    how.add_argument(
-        "--sweep",
-        action="append",
-        default=[],
-        metavar="NAME=VALUES",
-        help=f"vary one parameter, e.g. epsilon=1,2,4; of: {', '.join(SWEEPS)}; may be given several times",
-    )
-    how.add_argument("--sweep_system", help="which system sweeps vary: dpne or plus (default dpne)")
-    how.add_argument(
-        "--as_printed", action="store_true", help="DPSU-even with the paper's numbers, which spend more than delta"
-    )
-    how.add_argument(
-        "--reveal_exact_counts",
-        action="store_true",
-        help=f"also K-anonymity and statistics of the data: exact, NOT private, into {EXACT_DIRECTORY}/",
-    )
-    how.add_argument("--anonymity", type=number_list, help=f"values of K (default {','.join(map(str, _ANONYMITY))})")
-    add_tokenizer_flags(how)
-    how.add_argument(
-        "--noise_key",
-        help="file:PATH, env:NAME or gcp-secret:NAME; only to replay one comparison (default: a fresh key)",
-    )
-    how.add_argument("--release", default="", help="label of the comparison, with a key that is used again")
-    how.add_argument("--shards", type=number_or_text, help="blocks of users (default: from the size of the input)")
-    how.add_argument("--verbose", action="store_true", help="show Beam's messages, and tracebacks")
+    parser.add_flags(guarantee_flags(), "budget")
+    parser.add_flags([*input_flags(), *_output_flags()], "data")
+    when = "give one only to replay one comparison (default: a fresh key)"
+    extraction = extraction_flags("comparison", when)
+    parser.add_flags([*_comparison_flags(), *extraction, *screen_flags(progress=False)], "comparison")
     return parser
+
+
+def _output_flags() -> list[Flag]:
+    long_users = "leave out users with more tokens than this (default: nobody)"
+    return [
+        Flag(
+            "output", "directory for tables and figures; must be new or empty", Kind.PATH, required=True, metavar="DIR"
+        ),
+        Flag("max_user_tokens", long_users, Kind.WHOLE_NUMBER),
+    ]
+
+
+def _comparison_flags() -> list[Flag]:
+    sweep = f"vary one parameter, e.g. epsilon=1,2,4; of: {', '.join(SWEEPS)}; may be given several times"
+    exact = f"also K-anonymity and statistics of the data: exact, NOT private, into {EXACT_DIRECTORY}/"
+    values = f"values of K (default {','.join(map(str, _ANONYMITY))})"
+    return [
+        Flag("systems", f"which to run, of: {','.join(SYSTEMS)} (default: all)", default=",".join(SYSTEMS)),
+        Flag("repeats", "runs of each, for mean and deviation", Kind.WHOLE_NUMBER, default=1),
+        Flag("sweep", sweep, several=True, default=(), metavar="NAME=VALUES"),
+        Flag("sweep_system", "which system sweeps vary: dpne or plus (default: dpne)"),
+        Flag("as_printed", "DPSU-even with the paper's numbers, which spend more than delta", Kind.SWITCH),
+        Flag("reveal_exact_counts", exact, Kind.SWITCH),
+        Flag("anonymity", values, Kind.WHOLE_NUMBERS),
+    ]

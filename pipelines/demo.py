@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpngram.pipelines import extract
-from dpngram.pipelines.launch.flags import OneLineParser, print_error
+from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser, print_error
 
 __all__ = ["run", "write_messages"]
 
@@ -56,7 +56,9 @@ def write_messages(path: str, users: int, seed: int = 0) -> None:
 
 def run(argv: Sequence[str]) -> int:
     parser = OneLineParser(prog="dpngram demo", description="Extract n-grams from a small generated corpus.")
-    parser.add_argument("--output", help="directory for corpus and release (default: a temporary one)")
+    parser.add_flags(
+        [Flag("output", "directory for corpus and release (default: a temporary one)", Kind.PATH, metavar="DIR")]
+    )
     flags = parser.parse_args(argv)
     if flags.output is None:
         with tempfile.TemporaryDirectory(prefix="dpngram-demo-") as directory:

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 from dpngram.accounting import ParameterError, guarantee_in_words, plan_document
 from dpngram.accounting.explain import conclude_plan, explain_plan, tabulate_plan
-from dpngram.pipelines.launch.flags import OneLineParser, add_budget_flags, plan_from_flags
+from dpngram.pipelines.launch.flags import OneLineParser, budget_flags, plan_from_flags
 
 
 def run(argv: Sequence[str]) -> int:
     parser = OneLineParser(prog="dpngram plan", description="Show what a privacy budget buys.")
-    add_budget_flags(parser)
+    parser.add_flags(budget_flags(), "budget")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print the plan as JSON")
     form.add_argument("--explain", action="store_true", help="print the plan in plain English")

@@ -4,15 +4,11 @@ from collections.abc import Sequence
 
 from apache_beam.io.filesystems import FileSystems
 
-from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
-from dpngram.pipelines.io.writing import read_manifest, read_whole, rows_path, write_whole
+from dpngram.pipelines.io.release_files import REPORT, read_manifest, read_rows, write_whole
 from dpngram.pipelines.launch.flags import OneLineParser, print_error
 from dpngram.pipelines.pages.release_page import render_report
 
-__all__ = ["REPORT", "run", "write_report"]
-
-
-REPORT = "report.html"
+__all__ = ["run", "write_report"]
 
 
 def run(argv: Sequence[str]) -> int:
@@ -30,11 +26,6 @@ def run(argv: Sequence[str]) -> int:
 def write_report(directory: str) -> str:
     """Reads a finished release and writes its page beside it."""
     manifest = read_manifest(directory)
-    encoding = OUTPUT_FORMATS[manifest["format"]]
-    rows = {
-        level["n"]: encoding.decode(read_whole(rows_path(directory, level["file"])), level["n"])
-        for level in manifest["levels"]
-    }
     path = str(FileSystems.join(directory, REPORT))
-    write_whole(path, render_report(manifest, rows).encode())
+    write_whole(path, render_report(manifest, read_rows(directory, manifest)).encode())
     return path

@@ -1,6 +1,7 @@
 """`dpngram stream`: private n-grams from messages as they arrive, one release for each window of time."""
 
 import argparse
+import functools
 import json
 import os
 import re
@@ -12,7 +13,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
-from apache_beam.options.pipeline_options import StandardOptions
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.transforms.window import FixedWindows, SlidingWindows, TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
@@ -21,15 +22,19 @@ from dpngram.accounting.parameters import check_choice, check_number
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.io.polling import PollFiles
 from dpngram.pipelines.io.writing import WriteWindows
-from dpngram.pipelines.launch.beam_flags import beam_options
-from dpngram.pipelines.launch.failures import failure_line
-from dpngram.pipelines.launch.flags import OneLineParser, add_budget_flags, number_or_text, plan_from_flags, print_error
-from dpngram.pipelines.launch.input_flags import add_tokenizer_flags, check_apart
+from dpngram.pipelines.launch.extraction_flags import (
+    extraction_arguments,
+    extraction_flags,
+    output_format_flag,
+    pruning_flag,
+    screen_flags,
+)
+from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser, budget_flags, plan_from_flags
+from dpngram.pipelines.launch.input_flags import check_apart
+from dpngram.pipelines.launch.program import Job, run_job
 from dpngram.pipelines.launch.runner import make_pipeline
-from dpngram.pipelines.launch.startup import keep_memory, quiet_logging
 from dpngram.transforms import ExtractLevels
-from dpngram.transforms.randomness.noise_key import KeyReference, NoiseKeyError
-from dpngram.transforms.validity_filter import PRUNINGS
+from dpngram.transforms.randomness.noise_key import KeyReference
 
 __all__ = ["ParseMessages", "run", "stream_messages"]
 
@@ -38,45 +43,31 @@ _MOST_AHEAD = 60.0
 
 
 def run(argv: Sequence[str]) -> int:
-    parser = OneLineParser(
-        prog="dpngram stream",
-        description="Release n-grams from messages as they arrive, window by window. Any other flag goes to Beam.",
+    """Runs the program, until it is stopped or --duration is over; returns the exit status."""
+    return run_job(_make_parser(), argv, _prepare)
+
+
+def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
+    plan = plan_from_flags(flags)
+    check_choice("output_format", flags.output_format, tuple(OUTPUT_FORMATS))
+    window = _windows(flags)
+    _check_source(flags)
+    _check_key(flags.noise_key, flags.output)
+    options.view_as(StandardOptions).streaming = True
+    pipeline = make_pipeline(options, 0, verbose=flags.verbose)
+    messages = _read(pipeline, flags)
+    extract = ExtractLevels(
+        plan,
+        **extraction_arguments(flags),
+        bound_windows=True,
     )
-    add_budget_flags(parser)
-    _add_flags(parser)
-    flags, rest = parser.parse_known_args(argv)
-    quiet_logging(flags.verbose)
-    keep_memory()
-    try:
-        plan = plan_from_flags(flags)
-        check_choice("output_format", flags.output_format, tuple(OUTPUT_FORMATS))
-        window = _windows(flags)
-        _check_source(flags)
-        _check_key(flags.noise_key, flags.output)
-        options = beam_options(rest)
-        options.view_as(StandardOptions).streaming = True
-        pipeline = make_pipeline(options, 0, verbose=flags.verbose)
-        messages = _read(pipeline, flags)
-        extract = ExtractLevels(
-            plan,
-            tokenizer=flags.tokenizer,
-            sentences=flags.sentences,
-            pruning=flags.pruning,
-            noise_key=flags.noise_key,
-            release=flags.release,
-            shards=flags.shards,
-            bound_windows=True,
-        )
-        fields = (flags.user_field, flags.text_field, flags.time_field)
-        stream_messages(messages, fields, window, flags.output, plan, extract, flags.output_format)
-    except (ParameterError, NoiseKeyError) as error:
-        parser.error(str(error))
-    try:
-        pipeline.run().wait_until_finish()
-    except Exception as error:
-        if flags.verbose:
-            raise
-        return print_error(parser.prog, failure_line(error, pipeline, flags.noise_key), status=1)
+    fields = (flags.user_field, flags.text_field, flags.time_field)
+    stream_messages(messages, fields, window, flags.output, plan, extract, flags.output_format)
+    return Job(functools.partial(_run, pipeline), pipeline)
+
+
+def _run(pipeline: beam.Pipeline) -> int:
+    pipeline.run().wait_until_finish()
     return 0
 
 
@@ -90,14 +81,13 @@ def stream_messages(
     output_format: str = "jsonl",
 ) -> None:
     """The whole graph: messages -> (user, text) by time -> windows -> levels -> a directory for each window."""
-    settings = {name: value for name, value in extract.settings().items() if name != "plan"}
     tables = (
         messages
         | "Parse" >> ParseMessages(*fields)  # (user, text) at their time
         | "Windows" >> beam.WindowInto(window)
         | "ExtractNgrams" >> extract  # {n: table of released grams}, for each window
     )
-    tables | "Write" >> WriteWindows(output, plan, settings, output_format)
+    tables | "Write" >> WriteWindows(output, plan, extract.settings(), output_format)
 
 
 class ParseMessages(beam.PTransform):
@@ -159,7 +149,7 @@ def _windows(flags: argparse.Namespace) -> FixedWindows | SlidingWindows:
 
 def _check_source(flags: argparse.Namespace) -> None:
     if (flags.input is None) == (flags.subscription is None):
-        raise ParameterError("input must be given, or subscription, and not both.")
+        raise ParameterError("give either --input or --subscription, not both.")
     if flags.subscription is not None:
         for name in ("max_delay", "poll", "duration"):
             if getattr(flags, name) is not None:
@@ -186,7 +176,7 @@ def _read(pipeline: beam.Pipeline, flags: argparse.Namespace) -> beam.PCollectio
         from apache_beam.io import ReadFromPubSub
 
         messages = pipeline | "Read" >> ReadFromPubSub(subscription=flags.subscription)
-        return messages | "Arrival" >> beam.ParDo(_ArrivalDoFn())
+        return messages | "Arrival" >> beam.Map(_with_arrival)
     delay = check_number("max_delay", 60.0 if flags.max_delay is None else flags.max_delay, 0.0, 1e9)
     interval = check_number("poll", 5.0 if flags.poll is None else flags.poll, 0.1, 1e6)
     stop = None
@@ -195,32 +185,41 @@ def _read(pipeline: beam.Pipeline, flags: argparse.Namespace) -> beam.PCollectio
     return pipeline | "Read" >> PollFiles(flags.input, interval=interval, delay=delay, stop=stop)
 
 
-class _ArrivalDoFn(beam.DoFn):
-    def process(self, message: bytes, published: Any = beam.DoFn.TimestampParam) -> Iterator[tuple[bytes, float]]:
-        yield message, published.micros / 1e6
+def _with_arrival(message: bytes, published: Any = beam.DoFn.TimestampParam) -> tuple[bytes, float]:
+    return message, published.micros / 1e6
 
 
-def _add_flags(parser: argparse.ArgumentParser) -> None:
-    data = parser.add_argument_group("data")
-    data.add_argument("--input", metavar="PATTERN", help="files of JSON lines that appear, whole, in a directory")
-    data.add_argument("--subscription", help="instead: projects/P/subscriptions/S of Pub/Sub")
-    data.add_argument("--output", required=True, help="directory; gets one of its own for each window with a release")
-    data.add_argument("--user_field", default="user", help="field that names the user (default user)")
-    data.add_argument("--text_field", default="text", help="field with the text (default text)")
-    data.add_argument("--time_field", help="field with Unix seconds or an ISO 8601 time (default: time of arrival)")
-    data.add_argument("--output_format", default="jsonl", help=f"one of: {', '.join(OUTPUT_FORMATS)} (default jsonl)")
-    windows = parser.add_argument_group("windows")
-    windows.add_argument("--window", type=number_or_text, required=True, help="length of a window in seconds")
-    windows.add_argument("--period", type=number_or_text, help="a new window every so many seconds (default: --window)")
-    windows.add_argument(
-        "--max_delay", type=number_or_text, help="files: seconds to wait for messages of a window (default 60)"
+def _make_parser() -> OneLineParser:
+    parser = OneLineParser(
+        prog="dpngram stream",
+        description="Release n-grams from messages as they arrive, window by window. Any other flag goes to Beam.",
     )
-    windows.add_argument("--poll", type=number_or_text, help="files: look every so many seconds (default 5)")
-    windows.add_argument("--duration", type=number_or_text, help="files: end after so many seconds (default: never)")
-    how = parser.add_argument_group("extraction")
-    add_tokenizer_flags(how)
-    how.add_argument("--pruning", default="both", help=f"one of: {', '.join(PRUNINGS)} (default both; plus needs both)")
-    how.add_argument("--noise_key", help="file:PATH, env:NAME or gcp-secret:NAME/versions/N; must be given")
-    how.add_argument("--release", default="", help="label of the stream, with a key that is used again")
-    how.add_argument("--shards", type=number_or_text, default=16, help="blocks of users in a window (default 16)")
-    how.add_argument("--verbose", action="store_true", help="show Beam's messages, and tracebacks")
+    parser.add_flags(budget_flags(), "budget")
+    parser.add_flags(_data_flags(), "data")
+    parser.add_flags(_window_flags(), "windows")
+    extraction = extraction_flags("stream", "must be given; of a secret, name the version", shards=16)
+    parser.add_flags([*extraction, pruning_flag(), *screen_flags(progress=False)], "extraction")
+    return parser
+
+
+def _data_flags() -> list[Flag]:
+    output = "directory; gets a new directory for each window with a release"
+    return [
+        Flag("input", "files of JSON lines that appear, whole, in a directory", Kind.PATH, metavar="PATTERN"),
+        Flag("subscription", "instead of --input: projects/P/subscriptions/S of Pub/Sub"),
+        Flag("output", output, Kind.PATH, required=True, metavar="DIR"),
+        Flag("user_field", "field with the name of the user", default="user"),
+        Flag("text_field", "field with the text", default="text"),
+        Flag("time_field", "field with Unix seconds or an ISO 8601 time (default: the time of arrival)"),
+        output_format_flag(),
+    ]
+
+
+def _window_flags() -> list[Flag]:
+    return [
+        Flag("window", "length of a window in seconds", Kind.NUMBER, required=True),
+        Flag("period", "seconds from the start of one window to the next (default: --window)", Kind.NUMBER),
+        Flag("max_delay", "files: seconds to wait for late messages of a window (default 60)", Kind.NUMBER),
+        Flag("poll", "files: seconds between two looks at the directory (default 5)", Kind.NUMBER),
+        Flag("duration", "files: seconds until the program ends (default: never)", Kind.NUMBER),
+    ]

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from dpngram.accounting import ParameterError
 from dpngram.accounting.parameters import check_integer, check_number
-from dpngram.pipelines.launch.flags import OneLineParser, number_list, number_or_text, print_error
+from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser, print_error
 
 __all__ = ["Corpus", "Phrase", "run", "write_corpus"]
 
@@ -129,17 +129,23 @@ def _join(tokens: pa.Array, bounds: np.ndarray[Any, Any]) -> pa.Array:
     return pc.binary_join(pa.ListArray.from_arrays(pa.array(bounds.astype(np.int32)), tokens), " ")
 
 
+def _flags() -> list[Flag]:
+    return [
+        Flag("users", "number of users", Kind.WHOLE_NUMBER, required=True),
+        Flag("output", "file for the JSON lines; .gz compresses", Kind.PATH, required=True, metavar="FILE"),
+        Flag("tokens_per_user", "mean number of tokens of a user", Kind.NUMBER, default=50.0),
+        Flag("spread", "sigma of the log-normal law of users' lengths", Kind.NUMBER, default=1.0),
+        Flag("vocabulary", "number of distinct words", Kind.WHOLE_NUMBER, default=50_000),
+        Flag("zipf", "exponent of the law of words", Kind.NUMBER, default=1.05),
+        Flag("phrases", "number of phrases planted for each number of users", Kind.WHOLE_NUMBER, default=60),
+        Flag("phrase_users", "numbers of users that share a phrase (default 20,100,500)", Kind.WHOLE_NUMBERS),
+        Flag("seed", "decides everything", Kind.WHOLE_NUMBER, default=0),
+    ]
+
+
 def run(argv: Sequence[str]) -> int:
     parser = OneLineParser(prog="dpngram synth", description="Write a corpus with a known law.")
-    parser.add_argument("--users", type=number_or_text, required=True, help="number of users")
-    parser.add_argument("--output", required=True, help="file for the JSON lines; .gz compresses")
-    parser.add_argument("--tokens_per_user", type=number_or_text, default=50.0, help="mean (default 50)")
-    parser.add_argument("--spread", type=number_or_text, default=1.0, help="log-normal sigma of lengths (default 1)")
-    parser.add_argument("--vocabulary", type=number_or_text, default=50_000, help="distinct words (default 50000)")
-    parser.add_argument("--zipf", type=number_or_text, default=1.05, help="exponent of the words (default 1.05)")
-    parser.add_argument("--phrases", type=number_or_text, default=60, help="planted per number of users (default 60)")
-    parser.add_argument("--phrase_users", type=number_list, default=None, help="users per phrase (default 20,100,500)")
-    parser.add_argument("--seed", type=number_or_text, default=0, help="decides everything (default 0)")
+    parser.add_flags(_flags())
     flags = vars(parser.parse_args(argv))
     path = flags.pop("output")
     counts = flags.pop("phrase_users")

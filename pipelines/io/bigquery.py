@@ -15,8 +15,9 @@ from dpngram.pipelines.io.tables import parse_records
 from dpngram.transforms import GramTable
 from dpngram.transforms.blocks.documents import DocumentBlock
 
-__all__ = ["ReadBigQuery", "WriteBigQuery", "check_table"]
+__all__ = ["TABLE_PATTERN", "ReadBigQuery", "WriteBigQuery", "check_table"]
 
+TABLE_PATTERN = r"[-a-z0-9:.]+:[A-Za-z0-9_]+\.[-\w]+"  # PROJECT:DATASET.TABLE
 SCHEMA = {
     "fields": [
         {"name": "n", "type": "INTEGER", "mode": "REQUIRED"},
@@ -93,7 +94,7 @@ class WriteBigQuery(beam.PTransform):
         return (
             tuple(tables.values())
             | "Levels" >> beam.Flatten()
-            | "Rows" >> beam.ParDo(_RowsDoFn(), gate=beam.pvalue.AsSingleton(self._gate))
+            | "Rows" >> beam.FlatMap(_table_rows, gate=beam.pvalue.AsSingleton(self._gate))
             | "Load"
             >> beam.io.WriteToBigQuery(
                 self._table,
@@ -105,7 +106,6 @@ class WriteBigQuery(beam.PTransform):
         )
 
 
-class _RowsDoFn(beam.DoFn):
-    def process(self, table: GramTable, gate: int = 0) -> Iterator[dict[str, Any]]:
-        for gram in table.rows():
-            yield {"n": gram.n, "tokens": gram.tokens, "weight": gram.weight}
+def _table_rows(table: GramTable, gate: int) -> Iterator[dict[str, Any]]:
+    for gram in table.rows():
+        yield {"n": gram.n, "tokens": gram.tokens, "weight": gram.weight}

@@ -1,10 +1,11 @@
 """One level of a release as the bytes of a file, and back; every format in the same order, from the same columns."""
 
 import csv
+import dataclasses
 import io
 import json
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import fastavro
 import numpy as np
@@ -15,15 +16,24 @@ import pyarrow.parquet
 
 from dpngram.transforms import GramTable
 
-__all__ = ["OUTPUT_FORMATS", "Encoding", "json_lines"]
+__all__ = ["OUTPUT_FORMATS", "Encoding", "json_lines", "output_format_help"]
 
 # Escapes for tokens in a vocabulary file, where a blank joins tokens and a line end ends the gram.
 _ESCAPES = {"\\": "\\\\", " ": "\\s", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-class Encoding(NamedTuple):
-    """How a level becomes a file, and how its rows (tokens, weight) are read back."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Encoding:
+    """How a level becomes a file, and how its rows are read back.
 
+    Args:
+        help: a few words that say what the format is.
+        suffix: of the file's name, without the dot.
+        encode: a level -> the bytes of its file.
+        decode: (bytes, length of the n-grams) -> (tokens, weight) of each row; nothing if there are no weights.
+    """
+
+    help: str
     suffix: str
     encode: Callable[[GramTable], bytes]
     decode: Callable[[bytes, int], list[tuple[list[str], float]]]
@@ -130,10 +140,20 @@ def _vocab(table: GramTable) -> bytes:
     return ("\n".join(grams.take(pa.array(order)).to_pylist()) + "\n").encode()
 
 
+def _no_rows(_data: bytes, _n: int) -> list[tuple[list[str], float]]:
+    return []
+
+
+# The one list of output formats: files' names, flags, help and templates are made from it.
 OUTPUT_FORMATS = {
-    "jsonl": Encoding("jsonl", json_lines, _decode_json),
-    "csv": Encoding("csv", _csv, _decode_csv),
-    "parquet": Encoding("parquet", _parquet, _decode_parquet),
-    "avro": Encoding("avro", _avro, _decode_avro),
-    "vocab": Encoding("txt", _vocab, lambda data, n: []),
+    "jsonl": Encoding(help="a JSON object on each line", suffix="jsonl", encode=json_lines, decode=_decode_json),
+    "csv": Encoding(help="a column for each token", suffix="csv", encode=_csv, decode=_decode_csv),
+    "parquet": Encoding(help="Apache Parquet", suffix="parquet", encode=_parquet, decode=_decode_parquet),
+    "avro": Encoding(help="Apache Avro", suffix="avro", encode=_avro, decode=_decode_avro),
+    "vocab": Encoding(help="text, the heaviest first, no weights", suffix="txt", encode=_vocab, decode=_no_rows),
 }
+
+
+def output_format_help() -> str:
+    """All formats in one line, each with a few words."""
+    return ", ".join(f"{name} ({encoding.help})" for name, encoding in OUTPUT_FORMATS.items())

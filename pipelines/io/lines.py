@@ -16,6 +16,7 @@ __all__ = [
     "RANGE_BYTES",
     "ByteRange",
     "Piece",
+    "head_bytes",
     "header_line",
     "is_damage",
     "open_file",
@@ -90,6 +91,14 @@ def read_pieces(extent: ByteRange, skip_header_lines: int) -> Iterator[Piece]:
             pieces = _read_stream(file.read, start)
         for piece in pieces:
             yield from _drop_long_lines(piece)
+
+
+def head_bytes(path: str, skip_header_lines: int) -> int:
+    """How many bytes the first lines of an uncompressed file have."""
+    if not skip_header_lines:
+        return 0
+    with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+        return sum(len(file.readline()) for _ in range(skip_header_lines))
 
 
 def header_line(path: str, compression: str, skip_header_lines: int) -> bytes:

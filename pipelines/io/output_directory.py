@@ -2,21 +2,14 @@
 
 import hashlib
 import os
-import re
 from typing import Any
 
 from apache_beam.io.filesystems import FileSystems
 
 from dpngram.accounting import ExtractionPlan, ParameterError, plan_document
-from dpngram.pipelines.io.writing import MANIFEST, read_manifest, read_whole, rows_path
+from dpngram.pipelines.io.release_files import MANIFEST, is_ours, read_manifest, read_whole, rows_path, without_plan
 
-__all__ = []
-
-# Names that this program writes, and names that they have while they are written.
-_OURS = re.compile(
-    r"(manifest\.json|report\.html|operator\.json|ngrams-\d\d\.(jsonl|csv|parquet|avro|txt)"
-    r"|checkpoint-[0-9a-f]{16}-\d\d-\d\.block)(\.[0-9a-f]{16}\.tmp)?"
-)
+__all__ = ["drop_checkpoints", "prepare_output"]
 
 
 def prepare_output(
@@ -35,7 +28,7 @@ def prepare_output(
     except Exception as error:
         raise ParameterError(f"output must be a directory, got {directory!r} ({type(error).__name__}).") from None
     names = {path: FileSystems.split(path)[1] for path in found}
-    ours = [path for path, name in names.items() if _OURS.fullmatch(name)]
+    ours = [path for path, name in names.items() if is_ours(name)]
     finished = [path for path, name in names.items() if name == MANIFEST]
     if finished and not _is_our_manifest(directory):
         raise ParameterError(f"output must be a new or empty directory, got {directory!r} with another manifest in it.")
@@ -63,7 +56,7 @@ def _is_our_manifest(directory: str) -> bool:
 def _check_finished(directory: str, plan: ExtractionPlan, settings: dict[str, Any], output_format: str) -> None:
     """An error unless the finished release is the one asked for, and whole."""
     manifest = read_manifest(directory)
-    asked = {"plan": plan_document(plan), "settings": settings, "format": output_format}
+    asked = {"plan": plan_document(plan), "settings": without_plan(settings), "format": output_format}
     for name, value in asked.items():
         if manifest.get(name) != value:
             raise ParameterError(f"resume must have the {name} of the release that is in {directory!r}.")
@@ -81,6 +74,6 @@ def drop_checkpoints(directory: str) -> None:
     """What is finished needs none, nor what a worker that died was writing."""
     patterns = [FileSystems.join(directory, name) for name in ("checkpoint-*", "*.tmp")]
     matched = {file.path for result in FileSystems.match(patterns) for file in result.metadata_list}
-    found = [path for path in sorted(matched) if _OURS.fullmatch(FileSystems.split(path)[1])]
+    found = [path for path in sorted(matched) if is_ours(FileSystems.split(path)[1])]
     if found:
         FileSystems.delete(found)

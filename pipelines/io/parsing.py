@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import itertools
 import json
+from codecs import BOM_UTF8
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -21,8 +22,6 @@ from dpngram.transforms.blocks.columns import binary_array
 from dpngram.transforms.blocks.documents import DocumentBlock
 
 __all__ = ["BadRecord", "Fields", "Parsed", "is_utf8", "make_block", "parse_jsonl", "parse_text", "parse_tsv"]
-
-_BOM = b"\xef\xbb\xbf"
 
 
 class BadRecord(NamedTuple):
@@ -66,7 +65,7 @@ def parse_text(lines: bytes, offset: int = 0) -> Parsed:
     if len(data) and not (len(ends) and ends[-1] == len(data)):
         ends = np.append(ends, len(data))
     bounds = np.append(0, ends).astype(np.int64)
-    if offset == 0 and lines.startswith(_BOM):
+    if offset == 0 and lines.startswith(BOM_UTF8):
         data = data.copy()
         data[:3] = ord(" ")
     texts = binary_array(bounds, data)
@@ -123,7 +122,7 @@ def parse_jsonl(lines: bytes, fields: Fields, offset: int = 0) -> Parsed:
 def parse_tsv(lines: bytes, header: bytes, fields: Fields, offset: int = 0) -> Parsed:
     """One record a line, values apart by tabs, as the header names them. There are no quotes."""
     records = _split(lines, offset, b"\r")
-    columns = [name.strip() for name in header.removeprefix(_BOM).decode(errors="replace").split("\t")]
+    columns = [name.strip() for name in header.removeprefix(BOM_UTF8).decode(errors="replace").split("\t")]
     users, texts = ([name for name in names if name in columns] for names in (fields.user, fields.content))
     if not users or not texts:
         reason = "missing_user" if not users else "missing_text"
@@ -135,7 +134,7 @@ def parse_tsv(lines: bytes, header: bytes, fields: Fields, offset: int = 0) -> P
         values = line.split(b"\t")
         if not is_utf8(line):
             bad.append(_name(record, "bad_utf8"))
-        elif b"\r" in line or b"\0" in line or line.startswith(_BOM):
+        elif b"\r" in line or b"\0" in line or line.startswith(BOM_UTF8):
             bad.append(_name(record, "control_character"))
         elif len(values) != len(columns):
             bad.append(_name(record, "missing_columns" if len(values) < len(columns) else "bad_row"))
@@ -155,7 +154,7 @@ def _split(lines: bytes, offset: int, white: bytes) -> list[_Line]:
     """The lines that are not blank, stripped of `white`, with their places; a byte order mark is no part of one."""
     records, at = [], offset
     for line in lines.split(b"\n"):
-        bare = line.strip(white).removeprefix(_BOM)
+        bare = line.strip(white).removeprefix(BOM_UTF8)
         if bare.strip():
             records.append((at, bare))
         at += len(line) + 1

@@ -15,8 +15,9 @@ from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
 
+from dpngram.pipelines.io.input_formats import split_lines
 from dpngram.pipelines.io.lines import is_damage, read_pieces
-from dpngram.pipelines.io.reading import InputFormat, match_files
+from dpngram.pipelines.io.reading import match_files
 
 __all__ = ["PollFiles"]
 
@@ -122,7 +123,6 @@ class _LinesDoFn(beam.DoFn):
     """A file that is damaged, or gone, is one bad record: it must not stop the stream."""
 
     def __init__(self) -> None:
-        self._format = InputFormat(name="text")
         self._long = Metrics.counter("dpngram", "bad_too_long")
         self._unreadable = Metrics.counter("dpngram", "bad_unreadable")
 
@@ -130,7 +130,7 @@ class _LinesDoFn(beam.DoFn):
         path, (size, arrival) = file
         compression = CompressionTypes.detect_compression_type(path)
         try:
-            for extent in self._format.ranges(path, size):
+            for extent in split_lines(path, size, 0):
                 for piece in read_pieces(extent, 0):
                     if piece.data is None:
                         self._long.inc()

@@ -1,104 +1,25 @@
 """Files into blocks of documents: byte ranges and row groups, parsed in columns, never a Python object a line."""
 
-import dataclasses
 import json
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 
-from dpngram.accounting import ParameterError
-from dpngram.pipelines.io.lines import RANGE_BYTES, ByteRange, header_line, is_damage, read_pieces
-from dpngram.pipelines.io.parsing import BadRecord, Fields, Parsed, parse_jsonl, parse_text, parse_tsv
-from dpngram.pipelines.io.tables import parquet_groups, read_avro, read_csv, read_parquet
+from dpngram.pipelines.io.input_formats import InputFormat
+from dpngram.pipelines.io.lines import ByteRange
+from dpngram.pipelines.io.parsing import BadRecord
 from dpngram.transforms.blocks.documents import DocumentBlock
 
 __all__ = [
-    "INPUT_FORMATS",
     "CheckRecords",
-    "InputFormat",
     "ReadDocuments",
     "TooManyBadRecords",
     "match_files",
 ]
-
-INPUT_FORMATS = ("jsonl", "csv", "tsv", "parquet", "avro", "text", "bigquery")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class InputFormat:
-    """How files become documents."""
-
-    name: str
-    fields: Fields = dataclasses.field(default_factory=Fields)
-    skip_header_lines: int = 0
-
-    def __post_init__(self) -> None:
-        if self.fields.tokens and self.name in ("csv", "tsv", "text"):
-            raise ParameterError(f"tokens_field must be left out with {self.name}: its values are no lists.")
-        if self.skip_header_lines and self.name in ("parquet", "avro", "bigquery"):
-            raise ParameterError(f"skip_header_lines must be 0 with {self.name}, got {self.skip_header_lines}.")
-
-    def ranges(self, path: str, size: int) -> Iterator[ByteRange]:
-        """The parts of a file that can be read apart."""
-        if self.name == "parquet":
-            for group in range(max(parquet_groups(path), 1)):
-                yield ByteRange(path, group, group + 1, "")
-            return
-        compression = CompressionTypes.detect_compression_type(path)
-        if self.name in ("avro", "csv") or compression != CompressionTypes.UNCOMPRESSED:
-            yield ByteRange(path, 0, -1, compression)
-            return
-        for start in range(self._header_bytes(path), size, RANGE_BYTES):
-            yield ByteRange(path, start, min(start + RANGE_BYTES, size), compression)
-
-    def read(self, extent: ByteRange) -> Iterator[Parsed]:
-        """The documents of one part. A file that breaks off gives what came before, and one bad record."""
-        try:
-            yield from self._read(extent)
-        except Exception as error:
-            if not is_damage(error, extent.compression):
-                raise  # a failure of the filesystem: the runner tries again
-            yield Parsed([], 1, [BadRecord("unreadable", 0, 0)])
-
-    def _read(self, extent: ByteRange) -> Iterator[Parsed]:
-        if self.name == "parquet":
-            yield from read_parquet(extent.path, extent.start, self.fields)
-        elif self.name == "avro":
-            yield from read_avro(extent.path, self.fields)
-        elif self.name == "csv":
-            yield from read_csv(extent.path, extent.compression, self.skip_header_lines, self.fields)
-        else:
-            header = b""
-            if self.name == "tsv":
-                header = header_line(extent.path, extent.compression, self.skip_header_lines)
-            for piece in read_pieces(extent, self._skipped):
-                if piece.data is None:
-                    yield Parsed([], 1, [BadRecord("too_long", piece.offset, piece.length)])
-                else:
-                    yield self._parse(piece.data, header, piece.offset)
-
-    def _parse(self, lines: bytes, header: bytes, offset: int) -> Parsed:
-        if self.name == "text":
-            return parse_text(lines, offset)
-        if self.name == "jsonl":
-            return parse_jsonl(lines, self.fields, offset)
-        return parse_tsv(lines, header, self.fields, offset)
-
-    @property
-    def _skipped(self) -> int:
-        """Lines at the head of a file that are no records: those asked for, or the names of the columns."""
-        return self.skip_header_lines + (self.name == "tsv")
-
-    def _header_bytes(self, path: str) -> int:
-        if not self._skipped:
-            return 0
-        with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
-            return sum(len(file.readline()) for _ in range(self._skipped))
 
 
 def match_files(patterns: list[str]) -> dict[str, int]:
@@ -133,7 +54,7 @@ class ReadDocuments(beam.PTransform):
         read = (
             pbegin
             | "Start" >> beam.Impulse()  # one element for all patterns: a file may match several
-            | "Ranges" >> beam.ParDo(_SplitDoFn(self._patterns, self._format))  # (number, range)
+            | "Ranges" >> beam.FlatMap(_split_files, self._patterns, self._format)  # (number, range)
             | "Spread" >> beam.GroupByKey()  # over the workers
             | "Parse"
             >> beam.ParDo(_ParseDoFn(self._format, self._bad_records)).with_outputs(self.TALLIES, main=self.DOCUMENTS)
@@ -143,13 +64,9 @@ class ReadDocuments(beam.PTransform):
         return read[self.DOCUMENTS], read[self.TALLIES]
 
 
-class _SplitDoFn(beam.DoFn):
-    def __init__(self, patterns: list[str], input_format: InputFormat) -> None:
-        self._patterns, self._format = patterns, input_format
-
-    def process(self, _start: bytes) -> Iterator[tuple[int, ByteRange]]:
-        files = match_files(self._patterns)
-        yield from enumerate(extent for path, size in files.items() for extent in self._format.ranges(path, size))
+def _split_files(_start: bytes, patterns: list[str], input_format: InputFormat) -> Iterator[tuple[int, ByteRange]]:
+    files = match_files(patterns)
+    yield from enumerate(extent for path, size in files.items() for extent in input_format.ranges(path, size))
 
 
 class _ParseDoFn(beam.DoFn):
@@ -207,43 +124,26 @@ class CheckRecords(beam.PTransform):
         return (
             (tallies, always)
             | "All" >> beam.Flatten()
-            | "Add" >> beam.CombinePerKey(_AddPairs())
-            | "Check" >> beam.ParDo(_CheckDoFn(self._most))
+            | "Add" >> beam.CombinePerKey(_add_pairs())
+            | "Check" >> beam.Map(_check_records, self._most)
         )
+
+
+def _add_pairs() -> beam.CombineFn:
+    # Beam takes the output of TupleCombineFn for Any, and would pickle it.
+    pair = beam.typehints.Tuple[int, int]
+    return beam.combiners.TupleCombineFn(sum, sum).with_input_types(pair).with_output_types(pair)
 
 
 def _no_records(_start: bytes) -> tuple[int, tuple[int, int]]:
     return 0, (0, 0)
 
 
-@beam.typehints.with_input_types(beam.typehints.Tuple[int, int])
-@beam.typehints.with_output_types(beam.typehints.Tuple[int, int])
-class _AddPairs(beam.CombineFn):
-    def create_accumulator(self) -> tuple[int, int]:
-        return 0, 0
-
-    def add_input(self, accumulator: tuple[int, int], value: tuple[int, int]) -> tuple[int, int]:
-        return accumulator[0] + value[0], accumulator[1] + value[1]
-
-    def merge_accumulators(self, accumulators: Iterable[tuple[int, int]]) -> tuple[int, int]:
-        total = self.create_accumulator()
-        for accumulator in accumulators:
-            total = self.add_input(total, accumulator)
-        return total
-
-    def extract_output(self, accumulator: tuple[int, int]) -> tuple[int, int]:
-        return accumulator
-
-
-class _CheckDoFn(beam.DoFn):
-    def __init__(self, most: float) -> None:
-        self._most = most
-
-    def process(self, total: tuple[int, tuple[int, int]]) -> Iterator[int]:
-        records, bad = total[1]
-        if bad > self._most * records:
-            raise TooManyBadRecords(
-                f"max_bad_fraction must be at least the share of bad records: {bad:,} of {records:,} cannot be used "
-                f"(allowed: {self._most:g}); --bad_records DIR lists them. Nothing was released."
-            )
-        yield 0
+def _check_records(total: tuple[int, tuple[int, int]], most: float) -> int:
+    records, bad = total[1]
+    if bad > most * records:
+        raise TooManyBadRecords(
+            f"max_bad_fraction must be at least the share of bad records: {bad:,} of {records:,} cannot be used "
+            f"(allowed: {most:g}); --bad_records DIR lists them. Nothing was released."
+        )
+    return 0

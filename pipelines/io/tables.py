@@ -1,8 +1,8 @@
 """CSV, Parquet and Avro files into documents; the rows that cannot be used are named by number."""
 
-import codecs
 import csv
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -203,7 +203,7 @@ def _parse_csv(records: bytes, columns: list[str], wanted: list[str], first: int
         records = re.sub(rb"\r(?!\n)", b" ", records)
     if not records.strip():
         return Parsed()
-    plain = is_utf8(records) and not records.startswith(codecs.BOM_UTF8)
+    plain = is_utf8(records) and not records.startswith(BOM_UTF8)
     bad: list[BadRecord] = []
 
     def skip(row: Any) -> str:
@@ -240,7 +240,7 @@ def _latin1_bytes(column: pa.Array) -> pa.Array:
 
 def _csv_values(header: bytes) -> list[str]:
     try:
-        return [name.strip() for name in next(csv.reader([header.removeprefix(b"\xef\xbb\xbf").decode()]), [])]
+        return [name.strip() for name in next(csv.reader([header.removeprefix(BOM_UTF8).decode()]), [])]
     except (csv.Error, UnicodeDecodeError):
         return []
 

@@ -9,8 +9,6 @@ import contextlib
 import hashlib
 import importlib.metadata
 import json
-import re
-import secrets
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,45 +18,25 @@ from apache_beam.io.filesystems import FileSystems
 
 from dpngram.accounting import ExtractionPlan, ParameterError, guarantee_in_words, plan_document
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
+from dpngram.pipelines.io.release_files import (
+    MANIFEST,
+    Manifest,
+    ManifestLevel,
+    ManifestWindow,
+    OfWindow,
+    read_whole,
+    rows_name,
+    without_plan,
+    write_whole,
+)
 from dpngram.transforms import GramTable
 from dpngram.transforms.beam_workarounds import as_side
 from dpngram.transforms.blocks.grams import EMPTY_TABLE, empty_table
 from dpngram.transforms.randomness.noise_key import NoiseKeyError
 
-__all__ = ["MANIFEST", "WriteRelease", "WriteWindows", "read_manifest", "read_whole", "rows_path", "write_whole"]
+__all__ = ["WriteRelease", "WriteWindows"]
 
-MANIFEST = "manifest.json"
 MANIFEST_VERSION = 1
-
-
-def write_whole(path: str, data: bytes) -> None:
-    """Writes under another name first: the final name appears only with all of its bytes."""
-    temporary = f"{path}.{secrets.token_hex(8)}.tmp"
-    try:
-        with FileSystems.create(temporary, compression_type="uncompressed") as file:
-            file.write(data)
-        FileSystems.rename([temporary], [path])
-    except Exception:
-        with contextlib.suppress(Exception):  # it may not be there; the first error is the one to tell
-            FileSystems.delete([temporary])
-        raise
-
-
-def read_whole(path: str) -> bytes:
-    with FileSystems.open(path, compression_type="uncompressed") as file:
-        return bytes(file.read())
-
-
-def read_manifest(directory: str) -> Any:
-    """The manifest of a finished release."""
-    return json.loads(read_whole(FileSystems.join(directory, MANIFEST)))
-
-
-def rows_path(directory: str, name: Any) -> str:
-    """Where a file of rows lies that a manifest names. A manifest may be anybody's: nothing outside is looked at."""
-    if not isinstance(name, str) or not re.fullmatch(r"ngrams-\d\d\.[a-z]+", name):
-        raise ValueError("a manifest must name files of its own release")
-    return str(FileSystems.join(directory, name))
 
 
 class WriteRelease(beam.PTransform):
@@ -112,18 +90,21 @@ class _Writer:
     def __init__(self, directory: str, plan: ExtractionPlan, settings: dict[str, Any], output_format: str) -> None:
         if type(plan) is not ExtractionPlan:
             raise ParameterError(f"plan must be one that gives privacy, got {type(plan).__name__}.")
-        self._directory, self._plan, self._settings, self._format = directory, plan, settings, output_format
+        self._directory, self._plan, self._format = directory, plan, output_format
+        self._settings = without_plan(settings)
 
-    def write(self, name: str, tables: dict[str, GramTable], more: dict[str, Any], *, once: bool = False) -> str:
+    def write(self, name: str, tables: dict[str, GramTable], more: OfWindow, *, once: bool = False) -> str:
         """`once`: another release under this name is an error, not something to replace."""
         directory = FileSystems.join(self._directory, name) if name else self._directory
-        contents, levels, previous = {}, [], EMPTY_TABLE
+        contents: dict[str, bytes] = {}
+        levels: list[ManifestLevel] = []
+        previous = EMPTY_TABLE
         for n in range(1, self._plan.max_n + 1):
             level, data = self._level(n, tables[f"n{n}"], previous)
             contents[level["file"]] = data
             levels.append(level)
             previous = tables[f"n{n}"]
-        manifest = {
+        manifest: Manifest = {
             "format_version": MANIFEST_VERSION,
             "dpngram": importlib.metadata.version("dpngram"),
             "guarantee": guarantee_in_words(self._plan),
@@ -146,17 +127,16 @@ class _Writer:
             write_whole(FileSystems.join(directory, file), data)
         return path
 
-    def _level(self, n: int, table: GramTable, previous: GramTable) -> tuple[dict[str, Any], bytes]:
-        encoding = OUTPUT_FORMATS[self._format]
-        data = encoding.encode(table if len(table) else empty_table(n))
+    def _level(self, n: int, table: GramTable, previous: GramTable) -> tuple[ManifestLevel, bytes]:
+        data = OUTPUT_FORMATS[self._format].encode(table if len(table) else empty_table(n))
         valid = int(previous.next_valid)
-        level = {
+        level: ManifestLevel = {
             "n": n,
             "released": len(table),
             "sigma": self._plan.level(n).sigma,
             "rho": float(table.rho) if len(table) else self._plan.threshold(n, len(previous), valid),
             "valid": valid if n > 1 else None,
-            "file": f"ngrams-{n:02d}.{encoding.suffix}",
+            "file": rows_name(n, self._format),
             "bytes": len(data),
             "sha256": hashlib.sha256(data).hexdigest(),
         }
@@ -176,6 +156,6 @@ class _WriteWindowDoFn(beam.DoFn):
         self._writer = writer
 
     def process(self, n1: GramTable, window: Any = beam.DoFn.WindowParam, **tables: Any) -> Iterator[str]:
-        bounds = {"start": window.start.to_rfc3339(), "end": window.end.to_rfc3339()}
-        name = "--".join(bounds.values()).replace(":", "-")
+        bounds: ManifestWindow = {"start": window.start.to_rfc3339(), "end": window.end.to_rfc3339()}
+        name = f"{bounds['start']}--{bounds['end']}".replace(":", "-")
         yield self._writer.write(name, {"n1": n1, **tables}, {"window": bounds}, once=True)

@@ -8,6 +8,7 @@ from typing import Any
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from dpngram.accounting import ParameterError
+from dpngram.pipelines.launch.dataflow import spell_dry_run
 
 __all__ = ["beam_options"]
 # Flags that only Flink's job server knows: Python's Beam asks for them when it has reached it.
@@ -43,7 +44,7 @@ def beam_options(words: Sequence[str]) -> PipelineOptions:
                 options._add_argparse_args(parser)
             except argparse.ArgumentError:
                 continue  # two of Beam's own classes define the flag
-    words = _plain_dry_run(words)
+    words = spell_dry_run(words)
     try:
         if parser.parse_known_args(words)[0].runner in ("FlinkRunner", "PortableRunner"):
             for name in _FLINK:
@@ -71,18 +72,6 @@ class _Views:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (self._options, "view_as")
-
-
-def _plain_dry_run(words: Sequence[str]) -> list[str]:
-    """`--dry_run` as a switch. Beam wants a value, and takes any, also False, for yes."""
-    plain = []
-    for place, word in enumerate(words):
-        if word == "--dry_run" and all(following.startswith("--") for following in words[place + 1 : place + 2]):
-            word = "--dry_run=True"
-        if word.lower() in ("--dry_run=false", "--dry_run=0"):
-            continue
-        plain.append(word)
-    return plain
 
 
 def _raise(message: str) -> Any:

@@ -21,12 +21,13 @@ from apache_beam.options.pipeline_options import (
 
 from dpngram.accounting import ParameterError
 from dpngram.transforms.randomness.noise_key import KeyReference
+from dpngram.transforms.tokenizers import tokenizer_file
 
-__all__ = ["check_dataflow", "is_dataflow", "is_dry_run", "job_line", "waits"]
+__all__ = ["BUCKET", "check_dataflow", "is_dataflow", "is_dry_run", "job_line", "spell_dry_run", "waits"]
 
-# What Beam's validator accepts. For any other path it would try to make a bucket of its own.
+# What Beam's validator accepts. For any other path Beam would try to make a new bucket.
 _PROJECT = re.compile(r"[a-z][-a-z0-9:.]+[a-z0-9]")
-_BUCKET_PATH = re.compile(r"gs://[a-z0-9][-_a-z0-9.]+[a-z0-9]/[^\r\n]*")
+BUCKET = r"gs://[a-z0-9][-_a-z0-9.]+[a-z0-9]/"
 
 
 def is_dataflow(options: PipelineOptions) -> bool:
@@ -34,12 +35,28 @@ def is_dataflow(options: PipelineOptions) -> bool:
     return str(options.view_as(StandardOptions).runner).lower().endswith("dataflowrunner")
 
 
+def spell_dry_run(words: Sequence[str]) -> list[str]:
+    """The command line with `--dry_run` as Beam wants it: with a value, any of which, also False, means yes.
+
+    For us it is a switch: alone or with a value it means yes; with `=false` or `=0` it is left out.
+    """
+    spelled = []
+    for place, word in enumerate(words):
+        if word == "--dry_run" and all(following.startswith("--") for following in words[place + 1 : place + 2]):
+            word = "--dry_run=True"
+        if word.lower() not in ("--dry_run=false", "--dry_run=0"):
+            spelled.append(word)
+    return spelled
+
+
 def is_dry_run(options: PipelineOptions) -> bool:
     """Whether the job is only to be translated: no file is looked at, no key made, nothing sent."""
     if not options.view_as(TestOptions).dry_run:
         return False
     if not is_dataflow(options):
-        raise ParameterError("dry_run must be left out, or come with --runner DataflowRunner: others would run.")
+        raise ParameterError(
+            "--dry_run works with --runner DataflowRunner only; any other runner would really run the job."
+        )
     return True
 
 
@@ -64,9 +81,10 @@ def check_dataflow(
                 raise ParameterError(
                     f"{flag} must be where Dataflow's workers can reach it (gs://BUCKET/...), got {path!r}."
                 )
-    kind, _, file = tokenizer.partition(":")
-    if kind == "huggingface" and FileSystems.get_scheme(file) is None:
-        raise ParameterError(f"tokenizer must be a file that workers can read (huggingface:gs://...), got {file!r}.")
+    file = tokenizer_file(tokenizer)
+    if file is not None and FileSystems.get_scheme(file) is None:
+        kind = tokenizer.partition(":")[0]
+        raise ParameterError(f"tokenizer must be a file that workers can read ({kind}:gs://...), got {file!r}.")
     _check_key(noise_key)
 
 
@@ -78,7 +96,7 @@ def _check_project(options: PipelineOptions) -> None:
         path = getattr(cloud, flag)
         if path is None and (flag == "staging_location" or cloud.staging_location):
             continue  # one stands in for the other
-        if path is None or not _BUCKET_PATH.fullmatch(path):
+        if path is None or not re.fullmatch(BUCKET + r"[^\r\n]*", path):
             raise ParameterError(f"{flag} must be gs://BUCKET/PATH on DataflowRunner, got {path!r}.")
 
 

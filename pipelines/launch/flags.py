@@ -1,42 +1,25 @@
-"""Command-line flags shared by several programs, and a parser that answers in one line."""
+"""Flags as values: the same list makes a program's parser, its help, and the parameters of its template."""
 
 import argparse
+import dataclasses
+import enum
 import sys
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from dpngram.accounting import POLICIES, ExtractionPlan, plan_extraction
 
 __all__ = [
+    "Flag",
+    "Kind",
     "OneLineParser",
-    "add_budget_flags",
-    "add_guarantee_flags",
+    "budget_flags",
+    "guarantee_flags",
     "number_list",
     "number_or_text",
     "plan_from_flags",
     "print_error",
 ]
-
-
-class OneLineParser(argparse.ArgumentParser):
-    """An ArgumentParser whose errors are one line on stderr and exit status 2; no abbreviated flags."""
-
-    def __init__(self, prog: str, description: str) -> None:
-        super().__init__(prog=prog, description=description, allow_abbrev=False)
-
-    def error(self, message: str) -> NoReturn:
-        raise SystemExit(print_error(self.prog, f"{message} (--help lists the flags)", status=2))
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Binds a value such as -inf or -1,2 to the flag before it; argparse would take it for a flag."""
-        given = list(sys.argv[1:] if args is None else args)
-        takes_value = {flag for action in self._actions if action.nargs is None for flag in action.option_strings}
-        bound: list[str] = []
-        for word in given:
-            if bound and bound[-1] in takes_value and word.startswith("-") and not word.startswith("--"):
-                bound[-1] = f"{bound[-1]}={word}"
-            else:
-                bound.append(word)
-        return super().parse_known_args(bound, namespace)
 
 
 def number_or_text(text: str) -> Any:
@@ -56,40 +39,142 @@ def number_list(text: str) -> Any:
     return number_or_text(text)
 
 
-def add_budget_flags(parser: argparse.ArgumentParser) -> None:
-    """The flags that make a plan; the same for every program that needs one."""
-    budget = add_guarantee_flags(parser)
-    budget.add_argument("--shares", type=number_list, help="instead of --decay: budget share of each level (1,1,2,...)")
-    budget.add_argument(
-        "--windows", type=number_or_text, default=1, help="releases that one user may take part in (default 1)"
-    )
-    budget.add_argument("--policy", default="plus", help=f"one of: {', '.join(POLICIES)} (default plus)")
+class Kind(enum.Enum):
+    """What the value of a flag is."""
+
+    TEXT = enum.auto()
+    PATH = enum.auto()  # of a file or directory
+    NUMBER = enum.auto()
+    WHOLE_NUMBER = enum.auto()
+    NUMBERS = enum.auto()  # with commas between them
+    WHOLE_NUMBERS = enum.auto()
+    SWITCH = enum.auto()  # has no value
 
 
-def add_guarantee_flags(parser: argparse.ArgumentParser) -> Any:
-    """The flags that every system understands; gives the group, for more of them."""
-    budget = parser.add_argument_group("budget")
-    budget.add_argument("--epsilon", type=number_or_text, required=True, help="privacy loss per user, e.g. 4")
-    budget.add_argument("--delta", type=number_or_text, required=True, help="failure probability, e.g. 1e-7")
-    budget.add_argument("--max_n", type=number_or_text, required=True, help="length of the longest n-gram, e.g. 9")
-    budget.add_argument(
-        "--max_contributions",
-        type=number_list,
-        required=True,
-        help="most distinct grams a user gives per level: one number, or for paper one per level (300,200,...)",
-    )
-    budget.add_argument(
-        "--eta",
-        type=number_or_text,
-        default=0.01,
-        help="aim for the share of spurious grams; paper: a bound on its mean (default 0.01)",
-    )
-    budget.add_argument(
-        "--decay",
-        type=number_or_text,
-        help="sigma_k = decay * sigma_(k-1); below 1 favours long grams (default 1.118; paper: 1)",
-    )
-    return budget
+_PARSERS = {
+    Kind.NUMBER: number_or_text,
+    Kind.WHOLE_NUMBER: number_or_text,
+    Kind.NUMBERS: number_list,
+    Kind.WHOLE_NUMBERS: number_list,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Flag:
+    """One flag of a program.
+
+    Args:
+        name: without the dashes.
+        help: one line; the default is added to it unless it says something about a default itself.
+        kind: what the value is.
+        default: the value if the flag is not given.
+        required: whether it must be given.
+        several: whether it may be given several times; the value is a list.
+        choices: the values that it can have. The program checks them, so that its error is like all others.
+        pattern: a regular expression for the value, if it cannot be any text.
+        metavar: what help shows in place of the value.
+    """
+
+    name: str
+    help: str
+    kind: Kind = Kind.TEXT
+    _: dataclasses.KW_ONLY
+    default: Any = None
+    required: bool = False
+    several: bool = False
+    choices: tuple[str, ...] = ()
+    pattern: str | None = None
+    metavar: str | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """What `argparse` wants to know."""
+        shown = self.help.replace("%", "%%")
+        if self.kind is Kind.SWITCH:
+            return {"action": "store_true", "help": shown}
+        if self.default not in (None, "", ()) and "default" not in self.help:
+            shown += f" (default {self.default})"
+        return {
+            "action": "append" if self.several else "store",
+            "type": _PARSERS.get(self.kind),
+            "default": list(self.default) if self.several and self.default is not None else self.default,
+            "required": self.required,
+            "metavar": self.metavar,
+            "help": shown,
+        }
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """An ArgumentParser whose errors are one line on stderr and exit status 2; no abbreviated flags."""
+
+    def __init__(self, prog: str, description: str) -> None:
+        super().__init__(prog=prog, description=description, allow_abbrev=False)
+        self.flags: list[Flag] = []
+
+    def add_flags(self, flags: Iterable[Flag], title: str | None = None) -> None:
+        """Adds flags, in a group of help if there is a `title`."""
+        group = self if title is None else self.add_argument_group(title)
+        for flag in flags:
+            self.flags.append(flag)
+            group.add_argument(f"--{flag.name}", **flag.arguments())
+
+    def error(self, message: str) -> NoReturn:
+        raise SystemExit(print_error(self.prog, f"{message} (--help lists the flags)", status=2))
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Binds a value such as -inf or -1,2 to the flag before it; argparse would take it for a flag."""
+        given = list(sys.argv[1:] if args is None else args)
+        takes_value = {f"--{flag.name}" for flag in self.flags if flag.kind is not Kind.SWITCH}
+        bound: list[str] = []
+        for word in given:
+            if bound and bound[-1] in takes_value and word.startswith("-") and not word.startswith("--"):
+                bound[-1] = f"{bound[-1]}={word}"
+            else:
+                bound.append(word)
+        return super().parse_known_args(bound, namespace)
+
+
+def print_error(program: str, message: str, status: int) -> int:
+    """One line on stderr; returns the exit status."""
+    print(f"{program}: error: {' '.join(message.split())}", file=sys.stderr)
+    return status
+
+
+def guarantee_flags() -> list[Flag]:
+    """The flags of a budget that every system understands."""
+    decays = ", ".join(f"{name} {spec.decay:.4g}" for name, spec in POLICIES.items())
+    return [
+        Flag("epsilon", "privacy loss of a user, e.g. 4", Kind.NUMBER, required=True),
+        Flag("delta", "failure probability, e.g. 1e-7", Kind.NUMBER, required=True),
+        Flag("max_n", "length of the longest n-gram, e.g. 9", Kind.WHOLE_NUMBER, required=True),
+        Flag(
+            "max_contributions",
+            "most distinct n-grams that a user gives at each length: one number, or with policy paper one for each "
+            "length (300,200,...)",
+            Kind.WHOLE_NUMBERS,
+            required=True,
+        ),
+        Flag(
+            "eta",
+            "share of spurious n-grams to aim for; with policy paper a bound on its mean",
+            Kind.NUMBER,
+            default=0.01,
+        ),
+        Flag(
+            "decay",
+            f"sigma_k = decay * sigma_(k-1); below 1 favours long n-grams (default: {decays})",
+            Kind.NUMBER,
+        ),
+    ]
+
+
+def budget_flags() -> list[Flag]:
+    """The flags that make a plan."""
+    return [
+        *guarantee_flags(),
+        Flag("shares", "instead of --decay: the share of the budget of each length (1,1,2,...)", Kind.NUMBERS),
+        Flag("windows", "number of releases that a user may take part in", Kind.WHOLE_NUMBER, default=1),
+        Flag("policy", f"one of: {', '.join(POLICIES)}", default="plus", choices=tuple(POLICIES)),
+    ]
 
 
 def plan_from_flags(flags: argparse.Namespace) -> ExtractionPlan:
@@ -108,9 +193,3 @@ def plan_from_flags(flags: argparse.Namespace) -> ExtractionPlan:
         windows=flags.windows,
         policy=flags.policy,
     )
-
-
-def print_error(program: str, message: str, status: int) -> int:
-    """One line on stderr; returns the exit status."""
-    print(f"{program}: error: {' '.join(message.split())}", file=sys.stderr)
-    return status

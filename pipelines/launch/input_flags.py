@@ -1,4 +1,4 @@
-"""Where the input lies and how it is read: flags and checks that are the same for every program that reads text."""
+"""What is read, and how: flags and checks that are the same for every program that reads text."""
 
 import argparse
 import os
@@ -9,62 +9,44 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from dpngram.accounting import ParameterError
-from dpngram.accounting.parameters import check_choice, check_integer
-from dpngram.pipelines.io.bigquery import ReadBigQuery, check_table
+from dpngram.accounting.parameters import check_choice, check_integer, check_number
+from dpngram.pipelines.io.input_formats import INPUT_FORMATS, InputFormat, TableReader, input_format_help
 from dpngram.pipelines.io.parsing import Fields
-from dpngram.pipelines.io.reading import INPUT_FORMATS, InputFormat, ReadDocuments, match_files
-from dpngram.pipelines.launch.flags import number_or_text
+from dpngram.pipelines.io.reading import ReadDocuments, match_files
+from dpngram.pipelines.launch.flags import Flag, Kind
 from dpngram.transforms.randomness.noise_key import KeyReference
 
 __all__ = [
-    "add_input_flags",
-    "add_tokenizer_flags",
     "check_apart",
     "check_input",
+    "input_flags",
     "input_format_from_flags",
+    "max_bad_fraction",
     "new_directory",
     "read_documents",
 ]
 
 
-def add_input_flags(parser: argparse.ArgumentParser) -> Any:
-    """The flags that say what to read; gives the group, for more of them."""
-    data = parser.add_argument_group("data")
-    data.add_argument(
-        "--input", action="append", required=True, help="file, pattern or (bigquery) table; may be given several times"
-    )
-    data.add_argument(
-        "--input_format",
-        default="jsonl",
-        help=f"one of: {', '.join(INPUT_FORMATS)} (default jsonl); text is one user a line",
-    )
-    data.add_argument("--user_field", help="field that names the user (default user, else author)")
-    data.add_argument("--text_field", help="field with the text (default text, else content)")
-    data.add_argument("--tokens_field", help="instead of a text: field with a list of tokens")
-    data.add_argument(
-        "--skip_header_lines", type=number_or_text, default=0, help="lines to skip at the head of each file"
-    )
-    data.add_argument("--bad_records", metavar="DIR", help="directory for a list of records that cannot be used")
-    data.add_argument(
-        "--max_bad_fraction", type=number_or_text, default=0.01, help="more bad records fail the run (default 0.01)"
-    )
-    return data
-
-
-def add_tokenizer_flags(group: Any) -> None:
-    """The flags that say what a token is."""
-    group.add_argument(
-        "--tokenizer",
-        default="words",
-        help="words, whitespace, regex:PATTERN, huggingface:FILE or module:function (default words)",
-    )
-    group.add_argument("--sentences", action="store_true", help="n-grams do not cross the end of a sentence")
+def input_flags() -> list[Flag]:
+    """The flags that say what to read."""
+    fields = Fields()
+    return [
+        Flag("input", "file, pattern or table; may be given several times", Kind.PATH, required=True, several=True),
+        Flag("input_format", f"one of: {input_format_help()}", default="jsonl", choices=tuple(INPUT_FORMATS)),
+        Flag("user_field", f"field with the name of the user (default: {', else '.join(fields.user)})"),
+        Flag("text_field", f"field with the text (default: {', else '.join(fields.text)})"),
+        Flag("tokens_field", "instead of a text: field with a list of tokens"),
+        Flag("skip_header_lines", "lines to skip at the head of each file", Kind.WHOLE_NUMBER, default=0),
+        Flag("bad_records", "new directory for a list of the records that cannot be used", Kind.PATH, metavar="DIR"),
+        Flag("max_bad_fraction", "largest share of bad records; with more, the run fails", Kind.NUMBER, default=0.01),
+    ]
 
 
 def input_format_from_flags(flags: argparse.Namespace) -> InputFormat:
+    """The input format that the flags ask for; raises ParameterError."""
     names = Fields()
     return InputFormat(
-        name=check_choice("input_format", flags.input_format, INPUT_FORMATS),
+        name=check_choice("input_format", flags.input_format, tuple(INPUT_FORMATS)),
         fields=Fields(
             user=names.user if flags.user_field is None else (flags.user_field,),
             text=names.text if flags.text_field is None else (flags.text_field,),
@@ -74,14 +56,28 @@ def input_format_from_flags(flags: argparse.Namespace) -> InputFormat:
     )
 
 
+def max_bad_fraction(flags: argparse.Namespace) -> float:
+    """The share of bad records that a run may have; raises ParameterError."""
+    return check_number("max_bad_fraction", flags.max_bad_fraction, 0.0, 1.0)
+
+
 def check_input(flags: argparse.Namespace, input_format: InputFormat, *, look: bool = True) -> int:
-    """The likely size of the text (0 for tables, or without a look); an error if the input cannot be read at all."""
-    if input_format.name != "bigquery":
+    """The likely size of the text in bytes; an error if the input cannot be read at all.
+
+    Args:
+        flags: with `input` and `bad_records`.
+        input_format: what the input is.
+        look: whether to look at the files. Without, and for tables, the size is 0.
+    """
+    reader = input_format.reader
+    if not isinstance(reader, TableReader):
         return _input_bytes(flags.input) if look else 0
     for table in flags.input:
-        check_table("input", table)
+        reader.check("input", table)
     if flags.bad_records:
-        raise ParameterError("bad_records must be left out with bigquery: rows have no place.")
+        raise ParameterError(
+            f"--bad_records is not supported with {input_format.name}: its rows have no file or offset to report."
+        )
     return 0
 
 
@@ -89,8 +85,9 @@ def read_documents(
     pipeline: beam.Pipeline, patterns: list[str], input_format: InputFormat, bad_records: str | None
 ) -> Any:  # (PCollection[DocumentBlock], PCollection[(int, (int, int))])
     """The one reading of the input: documents, and tallies of records for `CheckRecords`."""
-    if input_format.name == "bigquery":
-        return pipeline | "Read" >> ReadBigQuery(patterns, input_format.fields)
+    reader = input_format.reader
+    if isinstance(reader, TableReader):
+        return pipeline | "Read" >> reader.transform(patterns, input_format.fields)
     return pipeline | "Read" >> ReadDocuments(patterns, input_format, bad_records)
 
 
@@ -114,7 +111,7 @@ def _expansion(path: str) -> int:
 
 
 def new_directory(name: str, directory: str | None) -> str | None:
-    """Makes the directory; an error if something is in it. `name` is the flag's."""
+    """Makes the directory; a ParameterError that begins with `name`, the flag, if something is in it."""
     if directory is not None:
         if FileSystems.get_scheme(directory) is None and os.path.isfile(directory):
             raise ParameterError(f"{name} must be a directory, got {directory!r}, which is a file.")
@@ -129,12 +126,15 @@ def new_directory(name: str, directory: str | None) -> str | None:
 
 
 def check_apart(output: str, *, noise_key: str | None, bad_records: str | None = None) -> None:
-    """The key, with which the noise can be taken off, and exact counts must not lie in what may be published."""
+    """Raises ParameterError if the noise key or the list of bad records is inside the output.
+
+    The output may be published. With the key, the noise can be removed; the list of bad records has exact counts.
+    """
     key = None if noise_key is None else KeyReference.parse(noise_key)
     inside = {"noise_key": key.location if key and key.scheme == "file" else None, "bad_records": bad_records}
     for name, path in inside.items():
         if path is not None and f"{_absolute(path)}/".startswith(f"{_absolute(output)}/"):
-            raise ParameterError(f"{name} must not be in the output: what lies there may be published.")
+            raise ParameterError(f"{name} must not be in the output, which may be published.")
 
 
 def _absolute(path: str) -> str:

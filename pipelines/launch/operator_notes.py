@@ -6,11 +6,9 @@ from typing import Any
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import MetricsFilter
 
-from dpngram.pipelines.io.writing import write_whole
+from dpngram.pipelines.io.release_files import OPERATOR_NOTES, write_whole
 
-__all__ = ["OPERATOR_NOTES", "read_counters", "write_operator_notes"]
-
-OPERATOR_NOTES = "operator.json"
+__all__ = ["read_counters", "write_operator_notes"]
 
 
 def write_operator_notes(directory: str, result: Any, seconds: float, input_bytes: int) -> None:

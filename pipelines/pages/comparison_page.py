@@ -7,7 +7,7 @@ in a directory that says so.
 import html
 from typing import Any
 
-from dpngram.pipelines.pages.figures import Series, line_chart
+from dpngram.pipelines.pages.figures import CHART_STYLE, Series, line_chart
 from dpngram.pipelines.pages.page import render, section, table
 
 __all__ = ["render_page"]
@@ -45,7 +45,8 @@ def render_page(results: dict[str, Any], exact: dict[str, Any] | None = None) ->
         f"dpngram {html.escape(str(results['dpngram']))}. Systems and figures as in Kim, Gopi, Kulkarni, "
         "Yekhanin: Differentially Private n-gram Extraction (2021)."
     )
-    return render(title, "DPNE and its rivals, side by side", banner + "".join(parts), footer)
+    body = banner + "".join(parts)
+    return render(title, "DPNE and other systems, side by side", body, footer, style=CHART_STYLE)
 
 
 def _what(results: dict[str, Any]) -> str:

@@ -7,61 +7,56 @@ text, no time and nothing about the input.
 import html
 import json
 import math
-from typing import Any
 
 from dpngram.accounting import ExtractionPlan, ParameterError, expected_spurious, explain_plan
+from dpngram.pipelines.io.release_files import Manifest, ManifestLevel, Rows
+from dpngram.pipelines.pages.page import render, section, table
 
 __all__ = ["render_report"]
 
 
 _TOP, _ALL = 200, 2000  # grams shown for each length, and in all; keeps the page under a megabyte
 _LONGEST = 160  # characters of a gram that are shown
-Rows = list[tuple[list[str], float]]
 
 
-def render_report(manifest: dict[str, Any], rows: dict[int, Rows]) -> str:
+def render_report(manifest: Manifest, rows: dict[int, Rows]) -> str:
     """The page. Text that comes from the release is escaped; there is no script but the search of the table."""
     plan = _plan(manifest)
     levels = manifest["levels"]
-    parts = [
-        _section("What is protected", f"<p class=lead>{html.escape(manifest['guarantee'])}</p>"),
-        _section("Released", _tiles(manifest) + _figure("n-grams released, by length", _released_plot(levels))),
-        _section("Levels", _level_table(plan, levels)),
-        _section(
+    words = "".join(f"<p>{html.escape(text)}</p>" for text in explain_plan(plan).split("\n\n"))
+    body = [
+        section("What is protected", f"<p class='lead'>{html.escape(manifest['guarantee'])}</p>"),
+        section("Released", _tiles(manifest) + _figure("n-grams released, by length", _released_plot(levels))),
+        section("Levels", _level_table(plan, levels)),
+        section(
             "Budget and weights",
             _figure("share of the budget, by length", _budget_plot(plan))
-            + _figure("noisy weights above the threshold, by length (logarithmic)", _weights_plot(levels, rows)),
+            + _figure("noisy weights above the threshold, by length (logarithmic)", _weights_plot(rows)),
         ),
-        _section("Heaviest n-grams", _gram_table(rows)),
-        _section("How, in words", "".join(f"<p>{html.escape(text)}</p>" for text in explain_plan(plan).split("\n\n"))),
-        _section("Settings", _settings_table(manifest)),
+        section("Heaviest n-grams", _gram_table(rows)),
+        section("How, in words", words),
+        section("Settings", _settings_table(manifest)),
     ]
-    return (
-        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
-        f"<title>dpngram release: {manifest['released']:,} n-grams</title><style>{_STYLE}</style>"
-        f"<main><h1>{manifest['released']:,} private n-grams</h1>{''.join(parts)}"
-        f"<footer>dpngram {html.escape(str(manifest['dpngram']))}. Weights are noisy. Grams that nobody has may be "
-        "among these: they hide who has the others.</footer></main>"
-        f"<script>{_SCRIPT}</script></html>\n"
+    footer = (
+        f"dpngram {html.escape(str(manifest['dpngram']))}. Weights are noisy. Some of these n-grams may be spurious: "
+        "no user wrote them. Without them, a rare n-gram would prove that somebody wrote it."
     )
+    title, heading = f"dpngram release: {manifest['released']:,} n-grams", f"{manifest['released']:,} private n-grams"
+    return render(title, heading, "".join(body), footer, style=_STYLE, script=_SCRIPT)
 
 
-def _plan(manifest: dict[str, Any]) -> ExtractionPlan:
+def _plan(manifest: Manifest) -> ExtractionPlan:
     try:
         return ExtractionPlan.from_json(json.dumps(manifest["plan"]))
     except ParameterError as error:
         raise ValueError("the manifest's plan is not one of dpngram's") from error
 
 
-def _section(title: str, body: str) -> str:
-    return f"<section><h2>{html.escape(title)}</h2>{body}</section>"
-
-
 def _figure(caption: str, svg: str) -> str:
     return f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
 
 
-def _tiles(manifest: dict[str, Any]) -> str:
+def _tiles(manifest: Manifest) -> str:
     plan = manifest["plan"]
     tiles = {
         "epsilon": f"{plan['epsilon']:g}",
@@ -73,52 +68,45 @@ def _tiles(manifest: dict[str, Any]) -> str:
     cells = "".join(
         f"<div><b>{html.escape(value)}</b><span>{html.escape(name)}</span></div>" for name, value in tiles.items()
     )
-    return f"<div class=tiles>{cells}</div>"
+    return f"<div class='tiles'>{cells}</div>"
 
 
-def _level_table(plan: ExtractionPlan, levels: list[dict[str, Any]]) -> str:
-    head = ["length", "released", "candidates", "noise &sigma;", "lowest threshold", "expected spurious, at most about"]
-    body = []
+def _level_table(plan: ExtractionPlan, levels: list[ManifestLevel]) -> str:
+    head = ["length", "released", "candidates", "noise \u03c3", "lowest threshold", "expected spurious, at most about"]
+    rows = []
     for level in levels:
         spurious = "none"
         if level["n"] > 1 and not plan.spec.eta_is_bound:
             spurious = f"{plan.eta * level['released']:,.1f}"
-        elif level["n"] > 1:
+        elif level["valid"] is not None:
             spurious = f"{expected_spurious(level['sigma'], level['rho'], level['valid']):,.1f}"
         valid = "" if level["valid"] is None else f"{level['valid']:,}"
         rho = "" if not level["released"] and level["n"] > 1 else f"{level['rho']:.4g}"
-        cells = [str(level["n"]), f"{level['released']:,}", valid, f"{level['sigma']:.4g}", rho, spurious]
-        body.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-    heads = "".join(f"<th>{cell}</th>" for cell in head)
-    return (
-        f"<div class=scroll><table class=figures><thead><tr>{heads}</tr></thead>"
-        f"<tbody>{''.join(body)}</tbody></table></div>"
-    )
+        rows.append([str(level["n"]), f"{level['released']:,}", valid, f"{level['sigma']:.4g}", rho, spurious])
+    return table(head, rows, name="levels")
 
 
 def _gram_table(rows: dict[int, Rows]) -> str:
-    lines = []
+    shown = []
     most = min(_TOP, _ALL // max(len(rows), 1))
     for n, grams in rows.items():
         for tokens, weight in sorted(grams, key=lambda gram: -gram[1])[:most]:
-            text = " ".join(tokens)
-            shown = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "\u2026"
-            lines.append(f"<tr><td>{n}</td><td>{html.escape(shown)}</td><td>{weight:,.1f}</td></tr>")
-    if not lines:
+            text = " ".join(" ".join(tokens).split("\n"))
+            text = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "\u2026"
+            shown.append([str(n), text, f"{weight:,.1f}"])
+    if not shown:
         return "<p>Nothing to show: the release is empty, or in a format without weights.</p>"
     return (
-        f"<p>The {most} heaviest of each length. <label for=find id=label hidden>Search </label>"
-        "<input id=find type=search aria-label=search hidden></p>"
-        "<div class='scroll tall'><table id=grams><thead><tr><th>length</th><th>n-gram</th><th>noisy weight</th></tr>"
-        f"</thead><tbody>{''.join(lines)}</tbody></table></div>"
+        f"<p>The {most} heaviest of each length. <label for='find' id='label' hidden>Search </label>"
+        "<input id='find' type='search' aria-label='search' hidden></p>"
+        + table(["length", "n-gram", "noisy weight"], shown, name="grams", tall=True)
     )
 
 
-def _settings_table(manifest: dict[str, Any]) -> str:
+def _settings_table(manifest: Manifest) -> str:
     plan = manifest["plan"]
     rows = {**manifest["settings"], **{name: plan[name] for name in ("epsilon", "delta", "eta", "windows", "policy")}}
-    body = "".join(f"<tr><th>{html.escape(str(k))}</th><td>{html.escape(str(v))}</td></tr>" for k, v in rows.items())
-    return f"<div class=scroll><table>{body}</table></div>"
+    return table([], [[str(name), str(value)] for name, value in rows.items()], name="settings")
 
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOPS = 640, 220, 8, 22, 20
@@ -144,7 +132,7 @@ def _bars(values: list[float], labels: list[str], names: list[str]) -> str:
     return f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' role=img>{''.join(shapes)}</svg>"
 
 
-def _released_plot(levels: list[dict[str, Any]]) -> str:
+def _released_plot(levels: list[ManifestLevel]) -> str:
     counts = [float(level["released"]) for level in levels]
     return _bars(counts, [f"{level['released']:,}" for level in levels], [str(level["n"]) for level in levels])
 
@@ -154,7 +142,7 @@ def _budget_plot(plan: ExtractionPlan) -> str:
     return _bars(shares, [f"{100 * share:.0f} %" for share in shares], [str(level.n) for level in plan.levels])
 
 
-def _weights_plot(levels: list[dict[str, Any]], rows: dict[int, Rows]) -> str:
+def _weights_plot(rows: dict[int, Rows]) -> str:
     """For each length a strip of bins of equal width in the logarithm of the weight; darker is more grams."""
     weights = {n: [weight for _, weight in grams if weight > 0] for n, grams in rows.items()}
     everything = [weight for found in weights.values() for weight in found]
@@ -188,27 +176,23 @@ def _weights_plot(levels: list[dict[str, Any]], rows: dict[int, Rows]) -> str:
 
 
 _STYLE = """
-:root{color-scheme:light dark;--page:#fbfaf8;--ink:#1d2126;--soft:#5c6670;--line:#dcd9d2;--bar:#1f6f8b;--card:#fff}
-@media(prefers-color-scheme:dark){:root{
---page:#14171a;--ink:#e8e6e1;--soft:#9aa4ad;--line:#2e3439;--bar:#5fb3cf;--card:#1b1f23}}
-*{box-sizing:border-box}body{margin:0;background:var(--page);color:var(--ink);font:16px/1.55 system-ui,sans-serif}
-main{max-width:60rem;margin:0 auto;padding:2rem 1.25rem 4rem}h1{font-size:2rem;letter-spacing:-.02em;margin:.2em 0 .6em}
-h2{font-size:1.1rem;margin:0 0 .8rem}section{background:var(--card);border:1px solid var(--line);border-radius:10px;
-padding:1.2rem 1.4rem;margin:1rem 0}.lead{font-size:1.08rem;margin:0}p{max-width:46rem}
+:root{--bar:#1f6f8b;--width:60rem;--prose:46rem}
+@media(prefers-color-scheme:dark){:root{--bar:#5fb3cf}}
+.lead{font-size:1.08rem;margin:0}
 .tiles{display:flex;flex-wrap:wrap;gap:.8rem 2rem;margin-bottom:1rem}.tiles b{display:block;font-size:1.35rem}
-.tiles span,figcaption,footer{color:var(--soft);font-size:.86rem}figure{margin:1.2rem 0 .4rem}
+.tiles span,figcaption,footer{color:var(--soft);font-size:.86rem}
+figure{margin:1.2rem 0 .4rem}figcaption{margin:0}
 svg{width:100%;height:auto;display:block}
 svg text{font:12px system-ui,sans-serif;fill:var(--ink);text-anchor:middle}svg text.name{fill:var(--soft)}
 .bar{fill:var(--bar)}.grid{stroke:var(--line);stroke-dasharray:2 3}
-table{border-collapse:collapse;width:100%;font-size:.92rem}
-th,td{text-align:left;padding:.3rem .8rem .3rem 0;border-bottom:1px solid var(--line);overflow-wrap:anywhere}
-thead th{color:var(--soft);font-weight:600;position:sticky;top:0;background:var(--card)}
-.figures td,.figures th,#grams td:last-child,#grams th:last-child{text-align:right;font-variant-numeric:tabular-nums}
-.scroll{overflow-x:auto}.tall{max-height:32rem;overflow:auto}
+th,td{text-align:left;padding:.3rem .8rem .3rem 0;overflow-wrap:anywhere;white-space:normal}
+thead th{font-weight:600}.scroll{margin:0}
+#levels td,#levels th,#grams td:last-child,#grams th:last-child{text-align:right}
+#levels tbody th,#grams tbody th{font-weight:400}#grams td,#settings td{font-variant-numeric:normal}
+#grams td:last-child{font-variant-numeric:tabular-nums}
 input{font:inherit;padding:.25rem .6rem;border:1px solid var(--line);
-border-radius:6px;background:var(--page);color:var(--ink)}footer{margin-top:2rem}
-@media print{body{background:#fff}.tall{max-height:none}section{break-inside:avoid-page}}
-""".replace("\n", "")
+border-radius:6px;background:var(--page);color:var(--ink)}
+"""
 
 
 _SCRIPT = (

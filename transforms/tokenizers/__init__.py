@@ -12,7 +12,16 @@ from dpngram.transforms.tokenizers.by_text import CallableTokenizer, HuggingFace
 from dpngram.transforms.tokenizers.sentences import SentenceTokenizer
 from dpngram.transforms.tokenizers.words import WHITESPACE, WORDS
 
-__all__ = ["TOKENIZERS", "Tokenizer", "TokenizerKind", "make_tokenizer", "tokenizer_file", "tokenizer_forms"]
+__all__ = [
+    "TOKENIZERS",
+    "Tokenizer",
+    "TokenizerKind",
+    "make_tokenizer",
+    "tokenizer_file",
+    "tokenizer_forms",
+    "tokenizer_help",
+    "tokenizer_pattern",
+]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,7 +43,9 @@ class TokenizerKind:
     reads_file: bool = False
 
 
-# By what stands before the colon. "module" is for all other words with a colon.
+_ANY_MODULE = "module"  # the entry for any word before a colon that has no entry
+
+# By the word before the colon.
 TOKENIZERS = {
     "words": TokenizerKind(
         form="words", help="letters, digits and inner apostrophes; NFKC, case folded", make=lambda _: WORDS
@@ -55,7 +66,7 @@ TOKENIZERS = {
         argument=r".+",
         reads_file=True,
     ),
-    "module": TokenizerKind(
+    _ANY_MODULE: TokenizerKind(
         form="module:function",
         help="an importable function from a text to its tokens",
         make=CallableTokenizer,
@@ -68,6 +79,20 @@ def tokenizer_forms() -> str:
     """All forms in one line, for help and errors."""
     *first, last = (kind.form for kind in TOKENIZERS.values())
     return f"{', '.join(first)} or {last}"
+
+
+def tokenizer_help() -> str:
+    """All forms in one line, each with what its tokens are."""
+    return ", ".join(f"{kind.form} ({kind.help})" for kind in TOKENIZERS.values())
+
+
+def tokenizer_pattern(file: str) -> str:
+    """A regular expression for all forms, where a file must match the regular expression `file`."""
+    forms = []
+    for name, kind in TOKENIZERS.items():
+        before = r"[\w.]+" if name == _ANY_MODULE else name
+        forms.append(before if kind.argument is None else f"{before}:{file if kind.reads_file else kind.argument}")
+    return "|".join(forms)
 
 
 def tokenizer_file(name: str) -> str | None:
@@ -91,8 +116,8 @@ def make_tokenizer(name: str, sentences: bool = False) -> Tokenizer:
 def _named_tokenizer(name: str) -> Tokenizer:
     before, colon, rest = name.partition(":")
     kind = TOKENIZERS.get(before)
-    if kind is not None and before != "module" and bool(colon) == (kind.argument is not None):
+    if kind is not None and before != _ANY_MODULE and bool(colon) == (kind.argument is not None):
         return kind.make(rest)
     if colon and rest:
-        return TOKENIZERS["module"].make(name)
+        return TOKENIZERS[_ANY_MODULE].make(name)
     raise ParameterError(f"tokenizer must be one of {tokenizer_forms()}, got {name!r:.80}.")

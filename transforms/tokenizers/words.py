@@ -1,6 +1,7 @@
 """Built-in tokenizers: runs of characters, cut a column at a time."""
 
 import dataclasses
+import functools
 import unicodedata
 from collections.abc import Callable
 
@@ -35,7 +36,8 @@ class WordTokenizer(Tokenizer):
     def tokenize(self, texts: pa.Array) -> TokenColumn:
         offsets, data = split_binary(texts)
         raw = data.tobytes()
-        normal, classes = raw.translate(self._ascii_bytes()), raw.translate(self._ascii_classes())
+        to_normal, to_class = _ascii_tables(self.normalize, self.is_token_character)
+        normal, classes = raw.translate(to_normal), raw.translate(to_class)
         if not raw.isascii():
             offsets, normal, classes = self._splice_unicode(offsets, data, raw, normal, classes)
         return _cut(offsets, np.frombuffer(normal, np.uint8), np.frombuffer(classes, bool), self.inner_apostrophes)
@@ -82,12 +84,15 @@ class WordTokenizer(Tokenizer):
         parts = (characters[start : start + (1 << 16)] for start in range(0, len(characters), 1 << 16))
         return characters.encode(), b"".join(b"".join(map(classes.__getitem__, part)) for part in parts)
 
-    def _ascii_bytes(self) -> bytes:
-        # Every ASCII character normalises to one ASCII character, so a table does for whole columns.
-        return bytes(ord(self.normalize(chr(code))) if code < 0x80 else code for code in range(256))
 
-    def _ascii_classes(self) -> bytes:
-        return bytes(code < 0x80 and self.is_token_character(chr(code)) for code in range(256))
+@functools.cache
+def _ascii_tables(normalize: Callable[[str], str], is_token_character: Callable[[str], bool]) -> tuple[bytes, bytes]:
+    """Two tables for `bytes.translate`: the normal form of each ASCII character, and whether it is part of a token.
+
+    Every ASCII character normalises to one ASCII character, so a table does for whole columns. Other bytes stay.
+    """
+    normal = bytes(ord(normalize(chr(code))) if code < 0x80 else code for code in range(256))
+    return normal, bytes(code < 0x80 and is_token_character(chr(code)) for code in range(256))
 
 
 def _cut(offsets: Array, data: Array, inside: Array, inner_apostrophes: bool) -> TokenColumn:

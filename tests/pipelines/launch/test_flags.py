@@ -1,59 +1,85 @@
-"""Flags of the budget: lists, and one line for every bad value."""
+"""Flags as values, and the parser that is made from them."""
 
-import re
+import argparse
 
 import pytest
-from helpers.plan_flags import words
 
-from dpngram.pipelines.cli import main
-
-
-def test_lists_are_taken(capsys):
-    assert main(words(max_n="3", max_contributions="300,200,100", shares="1,1,2")) == 0
-    assert "<= 200" in capsys.readouterr().out
+from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser, number_list, number_or_text, print_error
 
 
-NUMBERS = ["0", "-1", "nan", "inf", "-inf", "abc", "", "1e999", "0x10", "1,2", "-0.0", "1e-400"]
-BAD = [
-    *[({"epsilon": value}, "epsilon", value) for value in [*NUMBERS, "1e-9", "1e5", "4 4"]],
-    *[({"delta": value}, "delta", value) for value in [*NUMBERS, "1", "1.5", "1e-301"]],
-    *[({"eta": value}, "eta", value) for value in [*NUMBERS, "1", "2"]],
-    *[({"decay": value}, "decay", value) for value in [*NUMBERS, "100"]],
-    *[({"max_n": value}, "max_n", value) for value in ["0", "-3", "65", "2.5", "9.0", "nan", "ten", "", "1,2"]],
-    *[
-        ({"max_contributions": value}, "max_contributions", value)
-        for value in ["0", "-5", "1000001", "2.5", "many", "", "1,2", "1,2,3,4,5,6,7,8,0", "nan", "-1,2"]
+@pytest.fixture
+def parser():
+    parser = OneLineParser("program", "What it does.")
+    parser.add_flags(
+        [
+            Flag("level", "how high, from -100 % to 100 %", Kind.NUMBER, default=3),
+            Flag("parts", "several numbers", Kind.NUMBERS),
+            Flag("name", "any text (default: nobody)"),
+            Flag("more", "one of many", several=True, default=()),
+            Flag("fast", "do not wait", Kind.SWITCH),
+        ],
+        "values",
+    )
+    return parser
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "value"),
+    [
+        ([], "level", 3),
+        (["--level", "7"], "level", 7),
+        (["--level", "-inf"], "level", float("-inf")),
+        (["--level=-2.5"], "level", -2.5),
+        (["--level", "high"], "level", "high"),
+        (["--parts", "-1,2"], "parts", [-1, 2]),
+        (["--parts", "4"], "parts", 4),
+        ([], "parts", None),
+        (["--name", "-x"], "name", "-x"),
+        ([], "more", []),
+        (["--more", "a", "--more", "b"], "more", ["a", "b"]),
+        (["--fast"], "fast", True),
+        ([], "fast", False),
     ],
-    *[({"shares": value}, "shares", value) for value in ["1", "1,2", "0,1,1,1,1,1,1,1,1", "a,b,c,d,e,f,g,h,i"]],
-    *[({"windows": value}, "windows", value) for value in ["0", "-1", "1.5", "x", "10000000"]],
-    *[({"policy": value}, "policy", value) for value in ["", "none", "PAPER"]],
-    ({"shares": "1,1,1,1,1,1,1,1,1", "decay": "0.9"}, "decay", "0.9"),
-]
+)
+def test_values(parser, words, name, value):
+    assert getattr(parser.parse_args(words), name) == value
 
 
-def shown(value):
-    """How the value may appear in the message: as written, or as the number it is."""
-    forms = {value, repr(value)}
-    for part in value.split(","):
-        forms.add(repr(part) if part else "''")
-        try:
-            forms.add(str(float(part)))
-            forms.add(str(int(part)))
-        except ValueError:
-            continue
-    return forms
+def test_defaults_of_lists_are_not_shared(parser):
+    parser.parse_args(["--more", "a"])
+    assert parser.parse_args([]).more == []
 
 
-@pytest.mark.parametrize(("changes", "parameter", "value"), BAD)
-def test_bad_parameters_get_one_line(changes, parameter, value, capsys):
-    try:
-        status = main(words(**changes))
-    except SystemExit as stop:
-        status = stop.code
-    out, err = capsys.readouterr()
-    assert status == 2
-    assert out == ""
-    assert re.fullmatch(r"dpngram plan: error: [^\n]+\n", err)
-    assert parameter in err
-    assert " must be " in err
-    assert any(form in err for form in shown(value))
+def test_help(parser):
+    shown = parser.format_help()
+    assert "values:" in shown
+    assert "how high, from -100 % to 100 % (default 3)" in shown
+    assert "any text (default: nobody)\n" in shown  # says it itself
+    assert "one of many\n" in shown
+
+
+def test_errors_are_one_line(parser, capsys):
+    for words in (["--level"], ["--fast=1"], ["--lev", "1"]):
+        with pytest.raises(SystemExit) as stop:
+            parser.parse_args(words)
+        assert stop.value.code == 2
+        error = capsys.readouterr().err
+        assert error.startswith("program: error: ")
+        assert error.count("\n") == 1
+
+
+def test_other_flags_are_left(parser):
+    flags, rest = parser.parse_known_args(["--runner", "X", "--fast", "--lev=1"])
+    assert isinstance(flags, argparse.Namespace)
+    assert flags.fast
+    assert rest == ["--runner", "X", "--lev=1"]
+
+
+def test_numbers_or_texts():
+    assert [number_or_text(text) for text in ("1", "1e3", "0x1", "")] == [1, 1000.0, "0x1", ""]
+    assert number_list("1,x,2.5") == [1, "x", 2.5]
+
+
+def test_an_error_is_one_line(capsys):
+    assert print_error("program", "two\n  lines", 1) == 1
+    assert capsys.readouterr().err == "program: error: two lines\n"

@@ -1,0 +1,143 @@
+"""The files of a release: their names, what the manifest says, and how they are written and read back.
+
+Names are made from `OUTPUT_FORMATS`, so that every file of ours is known as one: a file of an older release must never
+stay beside a new manifest.
+"""
+
+import contextlib
+import json
+import re
+import secrets
+from typing import Any, TypedDict
+
+from apache_beam.io.filesystems import FileSystems
+
+from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
+
+__all__ = [
+    "MANIFEST",
+    "OPERATOR_NOTES",
+    "REPORT",
+    "Manifest",
+    "ManifestLevel",
+    "ManifestWindow",
+    "OfWindow",
+    "Rows",
+    "is_ours",
+    "read_manifest",
+    "read_rows",
+    "read_whole",
+    "rows_name",
+    "rows_path",
+    "without_plan",
+    "write_whole",
+]
+
+MANIFEST = "manifest.json"
+REPORT = "report.html"
+OPERATOR_NOTES = "operator.json"
+_CHECKPOINT = r"checkpoint-[0-9a-f]{16}-\d\d-\d\.block"  # as `dpngram.transforms.checkpoints` names them
+_UNFINISHED = r"\.[0-9a-f]{16}\.tmp"  # what a name ends with while its file is written
+
+Rows = list[tuple[list[str], float]]  # (tokens, weight)
+
+
+class ManifestLevel(TypedDict):
+    """What the manifest says of one length."""
+
+    n: int
+    released: int
+    sigma: float
+    rho: float  # the lowest threshold
+    valid: int | None  # number of candidates; None for single tokens, which have no bound
+    file: str
+    bytes: int
+    sha256: str
+
+
+class ManifestWindow(TypedDict):
+    """The bounds of a window, as RFC 3339 writes them."""
+
+    start: str
+    end: str
+
+
+class OfWindow(TypedDict, total=False):
+    """What the manifest of a window says besides."""
+
+    window: ManifestWindow
+
+
+class Manifest(OfWindow):
+    """manifest.json; written when all other files are there."""
+
+    format_version: int
+    dpngram: str
+    guarantee: str
+    policy: str
+    released: int
+    levels: list[ManifestLevel]
+    format: str
+    settings: dict[str, Any]
+    plan: dict[str, Any]
+
+
+def without_plan(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a transform as a manifest has them: the plan is a part of the manifest by itself."""
+    return {name: value for name, value in settings.items() if name != "plan"}
+
+
+def rows_name(n: int, output_format: str) -> str:
+    """The name of the file with the n-grams of n tokens."""
+    return f"ngrams-{n:02d}.{OUTPUT_FORMATS[output_format].suffix}"
+
+
+def _rows_pattern() -> str:
+    suffixes = "|".join(re.escape(encoding.suffix) for encoding in OUTPUT_FORMATS.values())
+    return rf"ngrams-\d\d\.({suffixes})"
+
+
+def is_ours(name: str) -> bool:
+    """Whether this program writes files of this name, or of this name while they are written."""
+    whole = "|".join([*map(re.escape, (MANIFEST, REPORT, OPERATOR_NOTES)), _rows_pattern(), _CHECKPOINT])
+    return re.fullmatch(rf"({whole})({_UNFINISHED})?", name) is not None
+
+
+def rows_path(directory: str, name: Any) -> str:
+    """The path of a file of rows that a manifest names. The manifest may be forged: any other name is an error."""
+    if not isinstance(name, str) or not re.fullmatch(_rows_pattern(), name):
+        raise ValueError("a manifest must name files of its own release")
+    return str(FileSystems.join(directory, name))
+
+
+def write_whole(path: str, data: bytes) -> None:
+    """Writes under another name first: the final name appears only with all of its bytes."""
+    temporary = f"{path}.{secrets.token_hex(8)}.tmp"
+    try:
+        with FileSystems.create(temporary, compression_type="uncompressed") as file:
+            file.write(data)
+        FileSystems.rename([temporary], [path])
+    except Exception:
+        with contextlib.suppress(Exception):  # it may not be there; the first error is the one to tell
+            FileSystems.delete([temporary])
+        raise
+
+
+def read_whole(path: str) -> bytes:
+    """All bytes of a file."""
+    with FileSystems.open(path, compression_type="uncompressed") as file:
+        return bytes(file.read())
+
+
+def read_manifest(directory: str) -> Manifest:
+    """The manifest of a finished release. Its keys are not checked."""
+    manifest: Manifest = json.loads(read_whole(FileSystems.join(directory, MANIFEST)))
+    return manifest
+
+
+def read_rows(directory: str, manifest: Manifest) -> dict[int, Rows]:
+    """The released n-grams of each length, read back from their files."""
+    decode = OUTPUT_FORMATS[manifest["format"]].decode
+    return {
+        level["n"]: decode(read_whole(rows_path(directory, level["file"])), level["n"]) for level in manifest["levels"]
+    }

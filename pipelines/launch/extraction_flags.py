@@ -1,0 +1,61 @@
+"""The flags that say how n-grams are extracted, the same for every program that does it."""
+
+import argparse
+from typing import Any
+
+from dpngram.pipelines.io.encoding import OUTPUT_FORMATS, output_format_help
+from dpngram.pipelines.launch.flags import Flag, Kind
+from dpngram.pipelines.launch.scaling import default_shards
+from dpngram.transforms.tokenizers import tokenizer_help
+from dpngram.transforms.validity_filter import PRUNINGS
+
+__all__ = ["extraction_arguments", "extraction_flags", "output_format_flag", "pruning_flag", "screen_flags"]
+
+
+def extraction_flags(what: str, when: str, *, shards: int | None = None) -> list[Flag]:
+    """Tokens, key and shards.
+
+    Args:
+        what: what the program makes: a release, a stream, a comparison.
+        when: when a person gives a key of their own.
+        shards: the default; None: from the size of the input.
+    """
+    cut = "number of blocks that the users are divided into"
+    return [
+        Flag("tokenizer", f"one of: {tokenizer_help()}", default="words"),
+        Flag("sentences", "n-grams do not cross the end of a sentence", Kind.SWITCH),
+        Flag("noise_key", f"file:PATH, env:NAME or gcp-secret:NAME; {when}"),
+        Flag("release", f"label of the {what}, if its key was used before", default=""),
+        Flag(
+            "shards",
+            cut if shards else f"{cut} (default: from the size of the input)",
+            Kind.WHOLE_NUMBER,
+            default=shards,
+        ),
+    ]
+
+
+def pruning_flag() -> Flag:
+    return Flag(
+        "pruning",
+        f"which n-grams are candidates, one of: {', '.join(PRUNINGS)}; policy plus needs both",
+        default="both",
+        choices=PRUNINGS,
+    )
+
+
+def output_format_flag() -> Flag:
+    return Flag("output_format", f"one of: {output_format_help()}", default="jsonl", choices=tuple(OUTPUT_FORMATS))
+
+
+def screen_flags(*, progress: bool) -> list[Flag]:
+    """What is shown while the program runs."""
+    quiet = [Flag("quiet", "do not show progress", Kind.SWITCH)] if progress else []
+    return [*quiet, Flag("verbose", "show Beam's messages and tracebacks, which may quote the data", Kind.SWITCH)]
+
+
+def extraction_arguments(flags: argparse.Namespace, input_bytes: int = 0) -> dict[str, Any]:
+    """The arguments of `ExtractLevels` and `CompareSystems` that these flags give."""
+    names = ("tokenizer", "sentences", "pruning", "noise_key", "release")
+    arguments = {name: getattr(flags, name) for name in names if name in flags}
+    return {**arguments, "shards": default_shards(input_bytes) if flags.shards is None else flags.shards}

@@ -1,0 +1,56 @@
+"""What every program does that runs a job: read flags, build, run, and say in one line what went wrong."""
+
+import argparse
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from dpngram.accounting import ParameterError
+from dpngram.pipelines.launch.beam_flags import beam_options
+from dpngram.pipelines.launch.failures import failure_line
+from dpngram.pipelines.launch.flags import OneLineParser, print_error
+from dpngram.pipelines.launch.startup import keep_memory, quiet_logging
+from dpngram.transforms.randomness.noise_key import NoiseKeyError
+
+__all__ = ["Job", "run_job"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A job that is ready to run.
+
+    Args:
+        run: runs it, prints what came of it, and returns the exit status.
+        pipeline: the graph; the error of a failed run names one of its steps.
+    """
+
+    run: Callable[[], int]
+    pipeline: beam.Pipeline | None = None
+
+
+def run_job(
+    parser: OneLineParser, argv: Sequence[str], prepare: Callable[[argparse.Namespace, PipelineOptions], Job]
+) -> int:
+    """Prepares a job and runs it. The exit status: 0 done, 1 the run failed; a wrong flag exits with 2.
+
+    Args:
+        parser: the program's flags, with `noise_key` and `verbose`; all others go to Beam.
+        argv: the command line.
+        prepare: checks the flags and builds the job. It may raise ParameterError or NoiseKeyError; what it raises
+            is shown as it is. No data is read yet.
+    """
+    flags, rest = parser.parse_known_args(argv)
+    quiet_logging(flags.verbose)
+    keep_memory()
+    try:
+        job = prepare(flags, beam_options(rest))
+    except (ParameterError, NoiseKeyError) as error:
+        parser.error(str(error))
+    try:
+        return job.run()
+    except Exception as error:
+        if flags.verbose:
+            raise
+        return print_error(parser.prog, failure_line(error, job.pipeline, flags.noise_key), status=1)

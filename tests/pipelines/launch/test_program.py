@@ -1,0 +1,71 @@
+"""The skeleton of the programs: what is prepared, what is run, and what each failure looks like."""
+
+import logging
+
+import pytest
+from apache_beam.options.pipeline_options import DirectOptions
+
+from dpngram.accounting import ParameterError
+from dpngram.pipelines.launch.extraction_flags import screen_flags
+from dpngram.pipelines.launch.flags import Flag, OneLineParser
+from dpngram.pipelines.launch.program import Job, run_job
+from dpngram.transforms.randomness.noise_key import NoiseKeyError
+
+
+@pytest.fixture(autouse=True)
+def _log_level():
+    """The skeleton sets it for the whole process."""
+    level = logging.getLogger().level
+    yield
+    logging.getLogger().setLevel(level)
+
+
+@pytest.fixture
+def parser():
+    parser = OneLineParser("program", "What it does.")
+    parser.add_flags([Flag("noise_key", "the key"), *screen_flags(progress=False)])
+    return parser
+
+
+def raising(error):
+    def act(*_):
+        raise error
+
+    return act
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_the_job_says_what_came_of_it(parser, status):
+    seen = []
+
+    def prepare(flags, options):
+        seen.append((flags.noise_key, options.view_as(DirectOptions).direct_num_workers))
+        return Job(lambda: status)
+
+    assert run_job(parser, ["--noise_key", "a.key", "--direct_num_workers=3"], prepare) == status
+    assert seen == [("a.key", 3)]
+
+
+@pytest.mark.parametrize("error", [ParameterError("level must be 1."), NoiseKeyError("noise_key must be a path.")])
+def test_what_cannot_be_prepared_is_a_wrong_flag(parser, capsys, error):
+    with pytest.raises(SystemExit) as stop:
+        run_job(parser, [], raising(error))
+    assert stop.value.code == 2
+    assert capsys.readouterr().err == f"program: error: {error} (--help lists the flags)\n"
+
+
+def test_a_flag_that_nobody_knows(parser, capsys):
+    with pytest.raises(SystemExit) as stop:
+        run_job(parser, ["--no_such_flag"], raising(AssertionError))
+    assert stop.value.code == 2
+    assert "flag must be one of dpngram's or Beam's" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [RuntimeError("secret words"), ParameterError("user 'secret' must be good.")])
+def test_a_job_that_fails_says_nothing_of_the_data(parser, capsys, error):
+    """Also not what a ParameterError says: once the job runs, it may be about a record."""
+    assert run_job(parser, [], lambda *_: Job(raising(error))) == 1
+    said = capsys.readouterr().err
+    assert said == f"program: error: the run failed ({type(error).__name__}); --verbose shows the traceback.\n"
+    with pytest.raises(type(error), match="secret"):
+        run_job(parser, ["--verbose"], lambda *_: Job(raising(error)))

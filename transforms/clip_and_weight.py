@@ -46,9 +46,8 @@ class ClipAndWeight(beam.PTransform):
             **self._context.sides("binding", "earlier"),
         ).with_outputs(_USERS, main=_CELLS)
         cells = with_element_type(weighed[_CELLS], beam.typehints.Tuple[int, CellBlock])
-        if self._policy.changes_users:
-            users = with_element_type(weighed[_USERS], Users)
-        return users, cells
+        after = with_element_type(weighed[_USERS], Users)
+        return after if self._policy.changes_users else users, cells
 
 
 def weigh_users(users: Users, earlier: Level, policy: RoundPolicy, clip: Prf) -> tuple[CellBlock, Users]:

@@ -32,7 +32,6 @@ STEPS = (
     ("split_cells", "cells", lambda made: [block for _, block in made]),
     ("merge_cells", "histogram", lambda made: [made]),
     ("threshold_cells", "parts", lambda made: [made]),
-    ("collect_tokens", "level", lambda made: [made]),
     ("complete_level", "level", lambda made: [made]),
     ("decode_grams", "table", lambda made: [made]),
 )
@@ -80,9 +79,9 @@ def _recorded(function, kind, unpack, sizes):
         for block in unpack(made):
             name = kind
             if kind == "candidates":
-                name = f"candidates {int(args[1].n) + 1}"
+                name = f"candidates {args[2].n + 1}"
             elif kind in ("level", "table"):
-                name = f"{kind} {int(block.n)}"
+                name = f"{kind} {block.n}"
             sizes[name].add(block)
         return made
 

@@ -12,7 +12,12 @@ def candidates(users):
     positions = np.arange(sum(map(len, users)), dtype=np.int32)
     keys = np.array([key for mine in users for key in mine], np.int64)
     grams, gram_start, starts = make_postings(
-        np.zeros(len(keys), np.int64), keys, positions, rows=1, words=int(keys.max(initial=0)) + 1, length=len(keys) + 1
+        np.zeros(len(keys), np.int64),
+        keys,
+        positions,
+        prefixes=1,
+        lasts=int(keys.max(initial=0)) + 1,
+        length=len(keys) + 1,
     )
     return CandidateBlock(
         user=np.arange(100, 100 + len(users), dtype=np.uint64),
@@ -20,22 +25,12 @@ def candidates(users):
         grams=grams,
         gram_start=gram_start,
         positions=starts,
-        words=np.zeros(0, np.int32),
-        guide=np.zeros(0, np.uint32),
-        budget=np.zeros(0, np.uint64),
-        allowance=np.zeros(0, np.uint64),
-        digests=np.zeros((0, 2), np.uint64),
-        token_offsets=np.zeros(1, np.int64),
-        token_bytes=np.zeros(0, np.uint8),
     )
 
 
 ONE_CELL = CellBlock(
     keys=np.array([7], np.uint64),
     weight=np.array([3]),
-    digests=np.zeros((0, 2), np.uint64),
-    token_offsets=np.zeros(1, np.int64),
-    token_bytes=np.zeros(0, np.uint8),
 )
 
 
@@ -50,5 +45,5 @@ def post_block(posts, check=0):
         ids=np.array([words.index(token) for _, tokens in posts for token in tokens], np.uint8),
         token_lengths=np.array([len(word) for word in words], np.uint8),
         token_bytes=np.frombuffer("".join(words).encode(), np.uint8),
-        key_check=np.uint64(check),
+        key_check=check,
     )

@@ -21,7 +21,7 @@ from dpngram.pipelines.launch import input_flags
 from dpngram.pipelines.launch.beam_flags import beam_options
 from dpngram.pipelines.launch.runner import make_pipeline
 from dpngram.pipelines.pages import release_page
-from dpngram.transforms import ExtractLevels, ExtractNgrams, group_users, limit_windows, prepare_posts
+from dpngram.transforms import ExtractLevels, ExtractNgrams, document_form, group_users, limit_windows, prepare_posts
 from dpngram.transforms.add_spurious_grams import complete_level
 from dpngram.transforms.baselines.compare_systems import CompareSystems
 from dpngram.transforms.blocks import levels
@@ -30,8 +30,7 @@ from dpngram.transforms.blocks.documents import DocumentBlock
 from dpngram.transforms.blocks.grams import empty_table
 from dpngram.transforms.blocks.parts import ReleasedPart
 from dpngram.transforms.checkpoints import _LoadDoFn
-from dpngram.transforms.policies import make_policy
-from dpngram.transforms.policies.base import Round
+from dpngram.transforms.policies import make_rounds
 from dpngram.transforms.randomness import noise_key
 from dpngram.transforms.randomness.draws import binomial
 from dpngram.transforms.randomness.noise import Noise
@@ -47,9 +46,8 @@ BINDING = SOURCE.binding(bytes(16))
 
 def blocks(*texts, user_per_document=False):
     rows = [text if user_per_document else (C, text) for text in texts or (C,)]
-    found, _ = prepare_posts.collect_documents(
-        rows, user_field="user", text_field="text", user_per_document=user_per_document
-    )
+    form = document_form.DocumentForm(user_per_document=user_per_document)
+    found, _ = document_form.collect_documents(rows, form)
     return [prepare_posts.block_posts(block, make_tokenizer("words"), POSTS)[0] for block in found]
 
 
@@ -63,22 +61,19 @@ def released_level():
 
 
 def disagreeing_parts():
-    policy = make_policy(PLAN, "both")
-    round_ = Round(policy, 2, 0, SOURCE.randomness)
-    draw = round_.draws(SOURCE, b"global", BINDING)
-    level = policy.finish(released_level(), levels.EMPTY_LEVEL)
+    rounds = make_rounds(PLAN)
+    draw = SOURCE.draws(2, 0, b"global", BINDING)
+    level = rounds[0][0].finish(released_level(), levels.EMPTY_LEVEL)
     part = ReleasedPart(
         keys=np.zeros(0, np.uint64),
         noisy=np.zeros(0, np.int64),
-        digests=np.zeros((0, 2), np.uint64),
-        token_offsets=np.zeros(1, np.int64),
         token_bytes=np.frombuffer(C.encode(), np.uint8),
         taken=np.zeros(0, np.uint64),
-        walk=np.uint64(7),
+        zero_cells_name=7,
         present=np.zeros(0, np.int64),
         below=np.zeros(0, np.int64),
     )
-    complete_level([part], level, levels.EMPTY_LEVEL, round_, draw)
+    complete_level([part], level, levels.EMPTY_LEVEL, rounds[1][0], draw)
 
 
 def windowed(*windowing, plan=PLAN, **options):
@@ -103,7 +98,7 @@ def other_data(tmp):
 
 def checkpoint(tmp):
     (tmp / "block").write_bytes(C.encode() * 9)
-    load = _LoadDoFn(Round(make_policy(PLAN, "both"), 1, 0, SOURCE.randomness), str(tmp / "block"))
+    load = _LoadDoFn(make_rounds(PLAN)[0][0], SOURCE.randomness, str(tmp / "block"))
     load._source = SOURCE
     list(load.process(b"", BINDING))
 
@@ -173,7 +168,7 @@ def damage(tmp):
 
 def plus_without_budget():
     block = group_users.group_users(blocks(C), user_per_document=False, source=SOURCE)
-    make_policy(PLAN, "both").allow(block, Round(make_policy(PLAN, "both"), 2, 0, SOURCE.randomness))
+    make_rounds(PLAN)[1][0].allow(block)
 
 
 def unlike(change):
@@ -203,13 +198,13 @@ SITES = {
         blocks(C, user_per_document=True), user_per_document=False, source=SOURCE
     ),
     "a long shard": lambda t, m: long_shard(m),
-    "no user": lambda t, m: prepare_posts.read_fields((None, C), "user", "text", False),
-    "no text": lambda t, m: prepare_posts.read_fields((C, {C}), "user", "text", False),
-    "no token": lambda t, m: prepare_posts._token_bytes({C: C}),
+    "no user": lambda t, m: document_form.DocumentForm().read((None, C)),
+    "no text": lambda t, m: document_form.DocumentForm().read((C, {C})),
+    "no token": lambda t, m: document_form._token_bytes({C: C}),
     "time of a message": lambda t, m: stream._seconds(True),
     "a custom window": lambda t, m: window_name(_Window(C)),
     "a block for windows": lambda t, m: list(
-        limit_windows._ByUserDoFn(FixedWindows(5), SOURCE.randomness, {}).process(
+        limit_windows._ByUserDoFn(FixedWindows(5), SOURCE.randomness, document_form.DocumentForm()).process(
             DocumentBlock.from_texts(pa.array([C]), pa.array([C])), 0, None
         )
     ),

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpngram.transforms.prepare_posts import collect_documents
+from dpngram.transforms.document_form import DocumentForm, collect_documents
 from dpngram.transforms.randomness.draws import standard_normal
 
 UNIT = 2**32
@@ -99,10 +99,7 @@ def random_corpus(random):
 
 def to_blocks(posts):
     blocks, bad = collect_documents(
-        [(user, [str(token) for token in post]) for user, mine in posts.items() for post in mine],
-        user_field="user",
-        text_field="text",
-        user_per_document=False,
+        [(user, [str(token) for token in post]) for user, mine in posts.items() for post in mine], DocumentForm()
     )
     assert not bad
     return blocks

@@ -107,7 +107,7 @@ def test_no_spurious_grams(tmp_path, monkeypatch, policy):
 
 
 def test_windows_are_not_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(extract.ExtractLevels, "_bounded", lambda self, documents, randomness: documents)
+    monkeypatch.setattr(extract.ExtractLevels, "_limit_windows", lambda self, documents, randomness: documents)
     assert not attack(tmp_path, "bound", trials=40 * 600, epsilon=4.0).holds
 
 

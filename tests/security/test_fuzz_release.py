@@ -193,7 +193,6 @@ def test_fuzz_checkpoints(releases, tmp_path, monkeypatch):
 BLOCK = CellBlock(
     keys=np.arange(5000, dtype=np.uint64),  # large enough to be packed
     weight=np.arange(5000),
-    digests=np.zeros((0, 2), np.uint64),
     token_offsets=np.array([0, 3, 3, 9]),
     token_bytes=np.frombuffer(b"abcdefghi", np.uint8),
 ).to_bytes()

@@ -6,11 +6,11 @@ from helpers.runs import small_corpus
 
 from dpngram.accounting import plan_extraction
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level, pack_keys
+from dpngram.transforms.document_form import DocumentForm, collect_documents
 from dpngram.transforms.policies.cutoffs import Cutoffs
 from dpngram.transforms.policies.guide import predict
 from dpngram.transforms.policies.selection import MAX_TALLIED, floors, zero_cell_bound
 from dpngram.transforms.policies.strata import Strata
-from dpngram.transforms.prepare_posts import collect_documents
 from dpngram.transforms.randomness.noise import Noise
 from dpngram.transforms.randomness.prf import Prf
 from dpngram.transforms.testing import extract_in_memory, key_source
@@ -72,15 +72,15 @@ def test_an_eta_near_one_ends():
     """Almost everything may be spurious, and still a level has no more spurious grams than its strata draw."""
     rows = small_corpus(500, [f"word{place}" for place in range(400)])
     documents = [(row["user"], row["text"]) for row in rows]
-    blocks, _ = collect_documents(documents, user_field="user", text_field="text", user_per_document=False)
+    blocks, _ = collect_documents(documents, DocumentForm())
     plan = plan_extraction(epsilon=50, delta=0.1, max_n=4, max_contributions=30, eta=0.999, policy="plus")
     drawn = []
 
-    def observe(round_, _, released):
-        if round_.n > 1:
-            cut = round_.policy.cut(round_, levels[-1], EMPTY_LEVEL)
-            drawn.append((len(released), len(cut.size)))
-        if round_.number == len(round_.level.rounds) - 1:
+    def observe(policy, _, released):
+        if policy.n > 1:
+            cutoffs = policy.cutoffs(levels[-1], EMPTY_LEVEL)
+            drawn.append((len(released), len(cutoffs.size)))
+        if policy.number == len(policy.level.rounds) - 1:
             levels.append(released)
 
     levels = []

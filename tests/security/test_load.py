@@ -24,7 +24,7 @@ from dpngram.pipelines.io.lines import RANGE_BYTES, ByteRange, read_pieces
 from dpngram.pipelines.io.reading import is_damage
 from dpngram.transforms.blocks.posts import PostBlock, split_posts
 from dpngram.transforms.randomness.prf import Prf
-from dpngram.transforms.sum_cells import MergeCells
+from dpngram.transforms.sum_cells import RunningSum
 from dpngram.transforms.tokenizers import make_tokenizer
 from dpngram.transforms.tokenizers.by_text import CallableTokenizer
 
@@ -60,7 +60,7 @@ def cut_posts(shards):
         ids=np.arange(words, dtype=np.int32),
         token_lengths=np.ones(words, np.uint8),
         token_bytes=np.zeros(words, np.uint8),
-        key_check=np.uint64(0),
+        key_check=0,
     )
     return lambda: [number for number, _ in split_posts(posts, shards)]
 
@@ -69,11 +69,10 @@ def sum_cells(blocks):
     """Many blocks with one cell each."""
 
     def add():
-        merge = MergeCells()
-        pile = merge.create_accumulator()
+        running = RunningSum()
         for _ in range(blocks):
-            pile = merge.add_input(pile, ONE_CELL)
-        assert merge.extract_output(pile).weight.tolist() == [3 * blocks]
+            running.add(ONE_CELL)
+        assert running.total().weight.tolist() == [3 * blocks]
 
     return add
 

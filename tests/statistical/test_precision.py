@@ -19,12 +19,10 @@ from dpngram.transforms.blocks.grams import EMPTY_TABLE
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
 from dpngram.transforms.decode_grams import decode_grams
 from dpngram.transforms.noisy_threshold import threshold_cells
-from dpngram.transforms.policies import make_policy
-from dpngram.transforms.policies.base import Round
+from dpngram.transforms.policies import make_rounds
 from dpngram.transforms.randomness.draws import standard_normal
 from dpngram.transforms.randomness.noise import UNIT, Noise
 from dpngram.transforms.randomness.prf import Prf, derive_key
-from dpngram.transforms.testing import key_source
 
 KEY = b"p" * 32
 SIGMAS = np.geomspace(0.03, 3e7, 20)  # up to just below the largest that is allowed, none a round number
@@ -52,9 +50,6 @@ def cells_of(sigma, key):
     return CellBlock(
         keys=keys,
         weight=((12 + 28 * spread) * sigma * UNIT).astype(np.int64),
-        digests=np.zeros((0, 2), np.uint64),
-        token_offsets=np.zeros(1, np.int64),
-        token_bytes=np.zeros(0, np.uint8),
     )
 
 
@@ -68,16 +63,16 @@ def test_released_weights_lie_on_the_grid(policy_name):
         plan = plan_extraction(
             epsilon=float(epsilon), delta=1e-6, max_n=2, max_contributions=20, eta=0.5, policy=policy_name
         )
-        policy, sigma = make_policy(plan, "both"), plan.level(2).sigma
+        rounds, sigma = make_rounds(plan), plan.level(2).sigma
         key = derive_key(KEY, policy_name, number)
-        previous, cells = first_level(policy, plan.level(1).sigma), cells_of(sigma, key)
-        round_ = Round(policy, 2, 0, key_source(key).randomness)
-        cut = policy.cut(round_, previous, EMPTY_LEVEL)
+        previous, cells = first_level(rounds[0][0], plan.level(1).sigma), cells_of(sigma, key)
+        policy = rounds[1][0]
+        cutoffs = policy.cutoffs(previous, EMPTY_LEVEL)
 
         def draw(purpose, key=key):
             return Prf(derive_key(key, purpose))
 
-        level = complete_level([threshold_cells(cells, cut, draw)], previous, EMPTY_LEVEL, round_, draw)
+        level = complete_level([threshold_cells(cells, cutoffs, draw)], previous, EMPTY_LEVEL, policy, draw)
         table = decode_grams(level, decode_grams(previous, EMPTY_TABLE, "both"), "both")
         step = Noise(sigma).step
         units = table.weight * UNIT  # a power of two: exact

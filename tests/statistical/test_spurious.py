@@ -6,7 +6,7 @@ import numpy as np
 from scipy import stats
 
 from dpngram.accounting import plan_extraction
-from dpngram.transforms.prepare_posts import collect_documents
+from dpngram.transforms.document_form import DocumentForm, collect_documents
 from dpngram.transforms.randomness.noise import Noise
 from dpngram.transforms.testing import extract_in_memory, key_source
 from dpngram.transforms.tokenizers import make_tokenizer
@@ -23,7 +23,7 @@ def test_spurious_grams_follow_the_law():
 
     The keys are the run numbers, so the outcome is fixed; with random keys the flake rate would be 1e-6.
     """
-    blocks, _ = collect_documents(POSTS, user_field="user", text_field="text", user_per_document=False)
+    blocks, _ = collect_documents(POSTS, DocumentForm())
     plan = plan_extraction(epsilon=8, delta=1e-3, max_n=2, max_contributions=4, eta=ETA, policy="paper")
     noise = Noise(plan.level(2).sigma)
     least = noise.least(plan.threshold(2, 6, 36))

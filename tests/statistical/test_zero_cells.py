@@ -12,12 +12,11 @@ from dpngram.transforms import policies
 from dpngram.transforms.add_spurious_grams import complete_level
 from dpngram.transforms.blocks.cells import CellBlock
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL
+from dpngram.transforms.document_form import DocumentForm, collect_documents
 from dpngram.transforms.noisy_threshold import threshold_cells
-from dpngram.transforms.policies import make_policy
-from dpngram.transforms.policies.base import Round
-from dpngram.transforms.policies.plus import PlusPolicy
+from dpngram.transforms.policies import make_rounds
+from dpngram.transforms.policies.plus import PlusRound
 from dpngram.transforms.policies.selection import choose_thresholds, zero_cell_bound
-from dpngram.transforms.prepare_posts import collect_documents
 from dpngram.transforms.randomness.draws import binomial
 from dpngram.transforms.randomness.prf import Prf, derive_key
 from dpngram.transforms.testing import extract_in_memory, key_source
@@ -32,18 +31,18 @@ def first_level():
     """S_1 of 24 words with weights over three orders of magnitude, so that V_2 has many strata."""
     posts = [(f"u{user}", [f"w{user % WORDS:02d}"]) for user in range(12_000)]
     posts += [(f"v{user}", [f"w{user % 6:02d}"]) for user in range(100_000)]
-    blocks, _ = collect_documents(posts, user_field="user", text_field="text", user_per_document=False)
+    blocks, _ = collect_documents(posts, DocumentForm())
     levels = []
 
-    class Spy(PlusPolicy):
+    class Spy(PlusRound):
         def finish(self, level, previous):
             levels.append(super().finish(level, previous))
             return levels[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(policies._POLICIES, "plus", Spy)
+        patch.setitem(policies.ROUND_POLICIES, "plus", Spy)
         extract_in_memory(blocks, PLAN, key_source(b"s" * 32), make_tokenizer("words"))
-    (level,) = [level for level in levels if int(level.n) == 1 and len(level) == WORDS][-1:]
+    (level,) = [level for level in levels if level.n == 1 and len(level) == WORDS][-1:]
     return level
 
 
@@ -55,9 +54,6 @@ def text_cells():
     return CellBlock(
         keys=keys,
         weight=weight,
-        digests=np.zeros((0, 2), np.uint64),
-        token_offsets=np.zeros(1, np.int64),
-        token_bytes=np.zeros(0, np.uint8),
     )
 
 
@@ -70,12 +66,11 @@ def test_a_whole_round_has_the_law_of_noise_on_every_cell():
     """
     level = first_level()
     cells = text_cells()
-    policy = make_policy(PLAN, "both")
-    round_ = Round(policy, 2, 0, key_source(b"k" * 32).randomness)
+    policy = make_rounds(PLAN)[1][0]
     everything = np.array([a << 32 | b for a, b in itertools.product(range(WORDS), repeat=2)], np.uint64)
     exact = np.zeros(len(everything), np.int64)
     exact[np.searchsorted(everything, cells.keys)] = cells.weight
-    cut = policy.cut(round_, level, EMPTY_LEVEL)
+    cut = policy.cutoffs(level, EMPTY_LEVEL)
     assert len(cut.size) > 8
     assert cut.size.sum() == 576
     stratum = cut.strata.of(everything)
@@ -88,13 +83,13 @@ def test_a_whole_round_has_the_law_of_noise_on_every_cell():
 
     with pytest.MonkeyPatch.context() as patch:
         run_below = []
-        original = PlusPolicy.thresholds
+        original = PlusRound.thresholds
 
         def spy(self, cut, below, stratum, noisy):
             run_below.append(below)
             return original(self, cut, below, stratum, noisy)
 
-        patch.setattr(PlusPolicy, "thresholds", spy)
+        patch.setattr(PlusRound, "thresholds", spy)
         for run in range(RUNS):
             key = run.to_bytes(32, "little")
 
@@ -102,7 +97,7 @@ def test_a_whole_round_has_the_law_of_noise_on_every_cell():
                 return Prf(derive_key(key, purpose))
 
             part = threshold_cells(cells, cut, draw)
-            found = complete_level([part], level, EMPTY_LEVEL, round_, draw)
+            found = complete_level([part], level, EMPTY_LEVEL, policy, draw)
             places = np.searchsorted(everything, found.keys)
             seen[0, places] += 1
             totals[0, run] = len(found)
@@ -121,7 +116,7 @@ def test_a_whole_round_has_the_law_of_noise_on_every_cell():
         passed = np.flatnonzero(reach & (noisy >= least[stratum]))
         seen[1, passed] += 1
         totals[1, run] = len(passed)
-        weights[1].extend(policy.publish(noisy[passed], everything[passed], level, round_).tolist())
+        weights[1].extend(policy.publish(noisy[passed], everything[passed], level).tolist())
         tallies[1, run] = below
 
     # Each cell, users' or zero, is released as often.

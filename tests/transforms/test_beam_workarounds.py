@@ -1,4 +1,4 @@
-"""What is read as a side input is read as nothing else: see `for_sides` for the runner that would lose it."""
+"""What is read as a side input is read as nothing else: see `as_side` for the runner that would lose it."""
 
 import json
 import os

@@ -12,6 +12,7 @@ from helpers.streams import everybody, grams, release_of, stream_of, tolerate_em
 
 from dpngram.accounting import ParameterError
 from dpngram.transforms import ExtractNgrams
+from dpngram.transforms.document_form import DocumentForm
 from dpngram.transforms.limit_windows import _AdmitDoFn, _ByUserDoFn, admit, earliest
 from dpngram.transforms.randomness.noise_key import KeyReference, Randomness
 from dpngram.transforms.testing import exact_plan, key_source
@@ -100,8 +101,7 @@ def test_admission():
 def test_keys_of_the_bound_name_nobody(monkeypatch):
     """Users are grouped over all windows by a keyed name, never by their id: runners show keys."""
     monkeypatch.setenv("unused", "ab" * 32)
-    fields = {"user_field": "user", "text_field": "text", "user_per_document": False}
-    step = _ByUserDoFn(FixedWindows(10), key_source(b"n" * 32).randomness, fields)
+    step = _ByUserDoFn(FixedWindows(10), key_source(b"n" * 32).randomness, DocumentForm())
     step.setup()
     keys = []
     for time, user in ((5, "somebody"), (15, "somebody"), (5, "else"), (5, b"else")):
@@ -126,7 +126,6 @@ def test_times_that_a_coder_cuts(tmp_path):
     windows = FixedWindows(1)
     key = KeyReference("file", str(tmp_path / "key"))
     key.create_if_missing()
-    fields = {"user_field": "user", "text_field": "text", "user_per_document": False}
     moments = {-2_000_400: "a", -500: "b", 999_999: "c", 1_000_000: "d"}
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         named = (
@@ -134,7 +133,7 @@ def test_times_that_a_coder_cuts(tmp_path):
             | beam.Create(list(moments.items()))
             | beam.Map(lambda item: TimestampedValue(("alice", item[1]), Timestamp(micros=item[0])))
             | beam.WindowInto(windows)
-            | "ByUser" >> beam.ParDo(_ByUserDoFn(windows, Randomness(key, "", "x", "s"), fields))
+            | "ByUser" >> beam.ParDo(_ByUserDoFn(windows, Randomness(key, "", "x", "s"), DocumentForm()))
             | "AllWindows" >> beam.WindowInto(GlobalWindows())
         )
         number = named | beam.combiners.Count.Globally()

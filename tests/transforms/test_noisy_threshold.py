@@ -10,11 +10,10 @@ from apache_beam.transforms.window import IntervalWindow
 from dpngram.accounting import plan_extraction
 from dpngram.transforms.blocks.cells import CellBlock
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
-from dpngram.transforms.noisy_threshold import _ReleaseDoFn, threshold_cells
-from dpngram.transforms.policies import make_policy
-from dpngram.transforms.policies.base import Round
+from dpngram.transforms.noisy_threshold import _ThresholdDoFn, threshold_cells
+from dpngram.transforms.policies import make_rounds
 from dpngram.transforms.policies.guide import predict
-from dpngram.transforms.policies.plus import PlusPolicy
+from dpngram.transforms.policies.plus import PlusRound
 from dpngram.transforms.randomness.prf import Prf
 from dpngram.transforms.testing import key_source
 from dpngram.transforms.windowing import window_name
@@ -22,7 +21,7 @@ from dpngram.transforms.windowing import window_name
 WORDS = 60
 SOURCE = key_source(b"k" * 32)
 PLAN = plan_extraction(epsilon=8, delta=1e-3, max_n=2, max_contributions=30, eta=0.2, policy="plus")
-ROUND = Round(make_policy(PLAN, "both"), 2, 1, SOURCE.randomness)
+ROUND = make_rounds(PLAN)[1][1]
 
 
 def first_level(seed):
@@ -38,9 +37,6 @@ def cells(seed):
     return CellBlock(
         keys=np.unique(random.integers(0, WORDS, 50) << 32 | random.integers(0, WORDS, 50)).astype(np.uint64)[:30],
         weight=random.integers(1, 1 << 36, 30),
-        digests=np.zeros((0, 2), np.uint64),
-        token_offsets=np.zeros(1, np.int64),
-        token_bytes=np.zeros(0, np.uint8),
     )
 
 
@@ -48,34 +44,34 @@ def cells(seed):
 def walks(monkeypatch):
     """How often a cut is made, and so a walk."""
     made = collections.Counter()
-    original = PlusPolicy.cut
+    original = PlusRound.cutoffs
 
     def counted(self, *args):
         made["cuts"] += 1
         return original(self, *args)
 
-    monkeypatch.setattr(PlusPolicy, "cut", counted)
+    monkeypatch.setattr(PlusRound, "cutoffs", counted)
     return made
 
 
 def test_shards_of_a_bundle_share_their_walk_and_no_other(walks):
     """Windows, contents and levels that take turns in a bundle: each shard has the draws of its own."""
-    step = _ReleaseDoFn(ROUND)
+    step = _ThresholdDoFn(ROUND, SOURCE.randomness)
     step._source = SOURCE
     windows = IntervalWindow(0, 10), IntervalWindow(10, 20)
     bindings = SOURCE.binding(b"f" * 16), SOURCE.binding(b"g" * 16)
     levels = first_level(1), first_level(2)
     kinds = []
     for level in levels:
-        keys = ROUND.policy.cut(ROUND, level, EMPTY_LEVEL).zero_cells(Prf(b"d" * 32))[0][:5]
+        keys = ROUND.cutoffs(level, EMPTY_LEVEL).zero_cells(Prf(b"d" * 32))[0][:5]
         sofar = level.extend(keys, np.full(len(keys), 9), 2.0**-10, 1.0, "both")  # some of V_2
         kinds += itertools.product([level], [EMPTY_LEVEL, sofar], bindings, windows)
     kinds += sorted(kinds, key=lambda kind: (kind[3].start, kind[2]))  # once levels change the fastest, once windows
     step.start_bundle()
     walks.clear()
     for number, (level, released, binding, window) in enumerate(kinds):
-        draw = ROUND.draws(SOURCE, window_name(window), binding)
-        cut = ROUND.policy.cut(ROUND, level, released)
+        draw = SOURCE.draws(2, 1, window_name(window), binding)
+        cut = ROUND.cutoffs(level, released)
         walks.clear()
         for shard in range(3):
             block = cells(10 * number + shard)
@@ -84,5 +80,4 @@ def test_shards_of_a_bundle_share_their_walk_and_no_other(walks):
         assert walks["cuts"] == 1  # for three shards
     step.finish_bundle()
     assert not any(isinstance(held, (Level, np.ndarray)) for held in vars(step).values())
-    assert step._cut is None
-    assert step._levels == ()
+    assert step._prepared is None

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from helpers.graphs import corpus
 
-from dpngram.transforms.prepare_posts import PostDigests, block_posts, collect_documents
+from dpngram.transforms.document_form import DocumentForm, collect_documents
+from dpngram.transforms.prepare_posts import PostDigests, block_posts
 from dpngram.transforms.testing import key_source
 from dpngram.transforms.tokenizers import make_tokenizer
 
@@ -33,9 +34,7 @@ def test_the_form_of_a_document_changes_nothing(collect_paper, pruning):
 def test_users_are_told_apart_by_their_bytes():
     """No id is trimmed, folded or normalised: two people would share a budget, and each decide about the other."""
     ids = ["ann", "Ann", " ann", "ann ", "ann\0", "\xe5nn", "a\u030ann", "7", "07"]
-    blocks, bad = collect_documents(
-        [(user, "a b") for user in ids] * 2, user_field="user", text_field="text", user_per_document=False
-    )
+    blocks, bad = collect_documents([(user, "a b") for user in ids] * 2, DocumentForm())
     assert bad == 0
     posts, _ = block_posts(blocks[0], make_tokenizer("words"), PostDigests.of(key_source(b"i" * 32)))
     names = [tuple(name) for name in posts.user.tolist()]
@@ -62,10 +61,7 @@ def test_documents_that_cannot_be_used_are_left_out(collect_paper):
 
 def test_surrogates_and_other_text_that_is_no_text():
     blocks, bad = collect_documents(
-        [("u", "lone \ud800 surrogate"), ("\udfff", "text"), ("u", ["a", "\ud800"]), ("u", "fine")],
-        user_field="user",
-        text_field="text",
-        user_per_document=False,
+        [("u", "lone \ud800 surrogate"), ("\udfff", "text"), ("u", ["a", "\ud800"]), ("u", "fine")], DocumentForm()
     )
     assert bad == 3
     assert len(blocks) == 1
@@ -73,11 +69,10 @@ def test_surrogates_and_other_text_that_is_no_text():
 
 def test_what_is_no_document():
     """No sets, whose order differs between workers; no pairs or mappings where users have no id; numpy's integers."""
-    fields = {"user_field": "user", "text_field": "text"}
-    _, bad = collect_documents([("u", {"a", "b"}), ("u", iter("ab"))], user_per_document=False, **fields)
+    _, bad = collect_documents([("u", {"a", "b"}), ("u", iter("ab"))], DocumentForm())
     assert bad == 2
-    _, bad = collect_documents([("alice", "hi"), {"user": "a"}, 5], user_per_document=True, **fields)
+    _, bad = collect_documents([("alice", "hi"), {"user": "a"}, 5], DocumentForm(user_per_document=True))
     assert bad == 3
-    blocks, bad = collect_documents([(np.int64(7), "a"), (7, "b"), ("7", "c")], user_per_document=False, **fields)
+    blocks, bad = collect_documents([(np.int64(7), "a"), (7, "b"), ("7", "c")], DocumentForm())
     assert bad == 0
     assert set(blocks[0].users.to_pylist()) == {b"7"}

@@ -14,8 +14,7 @@ from scipy import special
 from dpngram.accounting import plan_extraction
 from dpngram.transforms import policies
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL
-from dpngram.transforms.policies.base import Round
-from dpngram.transforms.policies.plus import PlusPolicy
+from dpngram.transforms.policies.plus import PlusRound
 from dpngram.transforms.randomness.draws import standard_normal
 from dpngram.transforms.testing import extract_in_memory, key_source
 from dpngram.transforms.tokenizers import make_tokenizer
@@ -28,7 +27,7 @@ class PlusReference(Reference):
         super().__init__(posts, plan, source, "both")
         self.spurious, self.rounds = 0, collections.Counter()
         self.levels = levels  # the library's S_k by (level, round), for its draws only
-        self.policy = policies.make_policy(plan, "both")
+        self.policies = policies.make_rounds(plan)
 
     def run(self):
         plan = self.plan
@@ -53,8 +52,7 @@ class PlusReference(Reference):
             guide = {gram: self.guide(gram, weight_of, step, sigma) for gram in valid} if k > 1 else {}
             released = {}
             for number, part in enumerate(plan.level(k).rounds):
-                round_ = Round(self.policy, k, number, self.source.randomness)
-                draw = round_.draws(self.source, b"global", self.source.binding(self.fingerprint))
+                draw = self.source.draws(k, number, b"global", self.source.binding(self.fingerprint))
                 name = {gram: self.name(gram, rows, first) for gram in set().union(*mine.values())}
                 histogram = collections.Counter()
                 for user in self.posts:
@@ -83,7 +81,9 @@ class PlusReference(Reference):
                     open_cells = valid - released.keys()
                     stratum = {gram: self.stratum(gram, weight_of, step, sigma) for gram in valid}
                     size = collections.Counter(stratum[gram] for gram in open_cells)
-                    zero, below = self.zero_cells(round_, draw, rows, first, set(noisy), released, stratum, size)
+                    zero, below = self.zero_cells(
+                        self.policies[k - 1][number], draw, rows, first, set(noisy), released, stratum, size
+                    )
                     for gram, value in noisy.items():
                         below[stratum[gram]] += value < 0
                     least = self.thresholds(size, below, {**noisy, **zero}, stratum, len(before), sigma, step)
@@ -119,11 +119,11 @@ class PlusReference(Reference):
         half = 0.5
         return math.floor((a - y / 2) / 256 / half) + math.floor((b - y / 2) / 256 / half)
 
-    def zero_cells(self, round_, draw, rows, first, present, released, stratum, size):
+    def zero_cells(self, policy, draw, rows, first, present, released, stratum, size):
         """The library's draws, checked against the explicit V_k, as grams; and the tally below zero."""
-        previous = self.levels[round_.n - 1, len(self.plan.level(round_.n - 1).rounds) - 1]
-        so_far = self.levels.get((round_.n, round_.number - 1), EMPTY_LEVEL)
-        cut = self.policy.cut(round_, previous, so_far)
+        previous = self.levels[policy.n - 1, len(self.plan.level(policy.n - 1).rounds) - 1]
+        so_far = self.levels.get((policy.n, policy.number - 1), EMPTY_LEVEL)
+        cut = policy.cutoffs(previous, so_far)
         low = min(stratum.values(), default=0)
         strata = range(low, low + len(cut.size))
         assert [size[s] for s in strata] == cut.size.tolist()
@@ -209,16 +209,16 @@ def test_released_grams_are_identical():
         source = key_source(bytes([number]) * 32, number)
         levels = {}
 
-        class Spy(PlusPolicy):
-            def cut(self, round_, previous, released, levels=levels):
-                if len(released):
-                    levels[round_.n, round_.number - 1] = released
+        class Spy(PlusRound):
+            def cutoffs(self, previous, earlier, levels=levels):
+                if len(earlier):
+                    levels[self.n, self.number - 1] = earlier
                 if len(previous):
-                    levels[round_.n - 1, len(self.plan.level(round_.n - 1).rounds) - 1] = previous
-                return super().cut(round_, previous, released)
+                    levels[self.n - 1, len(self.plan.level(self.n - 1).rounds) - 1] = previous
+                return super().cutoffs(previous, earlier)
 
-        original = policies._POLICIES["plus"]
-        policies._POLICIES["plus"] = Spy
+        original = policies.ROUND_POLICIES["plus"]
+        policies.ROUND_POLICIES["plus"] = Spy
         try:
             tables = extract_in_memory(
                 to_blocks(posts),
@@ -229,7 +229,7 @@ def test_released_grams_are_identical():
                 histogram_shards=int(random.integers(1, 4)),
             )
         finally:
-            policies._POLICIES["plus"] = original
+            policies.ROUND_POLICIES["plus"] = original
         reference = PlusReference(posts, plan, source, levels)
         for k, expected in reference.run():
             found = {tuple(gram.tokens): gram.weight for gram in tables[k].rows()}

@@ -28,7 +28,7 @@ def test_sums_of_a_bundle_are_bounded(monkeypatch):
             total[shard, cell] = total.get((shard, cell), 0) + block + 1
         cells = dataclasses.replace(ONE_CELL, keys=keys, weight=np.full(len(keys), block + 1))
         take(step.process((shard, cells), GlobalWindow()))
-        assert sum(len(part) for pile in step._piles.values() for part in pile) <= 1000
+        assert sum(len(part) for running in step._sums.values() for part in running._blocks) <= 1000
     take(step.finish_bundle())
     assert handed == total
-    assert not step._piles
+    assert not step._sums

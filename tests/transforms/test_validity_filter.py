@@ -25,9 +25,9 @@ def test_grams_of_released_parts_within_posts(pruning):
     posts = [(1, ["a", "b", "c"]), (1, ["b", "x", "a", "b"]), (2, ["c"]), (2, ["b", "c"])]
     users = group_users([post_block(posts, SOURCE.check)], user_per_document=False, source=SOURCE)
     words = first([b"a", b"b", b"c"], SOURCE.digest("token"))
-    pairs = filter_valid(users, words, pruning)
+    pairs = filter_valid(users, words, words, pruning)
     assert grams_of(pairs) == {(0, 1): 2, (1, 2): 2}  # no pair with x, and none across posts
     level = words.extend(pack_keys(np.array([0]), np.array([1])), np.array([5]), 1.0, 0.0, pruning)  # ab alone
-    assert grams_of(filter_valid(pairs, level, pruning)) == ({} if pruning == "both" else {(0, 2): 1})
+    assert grams_of(filter_valid(pairs, words, level, pruning)) == ({} if pruning == "both" else {(0, 2): 1})
     level = words.extend(pack_keys(np.array([0, 1]), np.array([1, 2])), np.array([5, 5]), 1.0, 0.0, pruning)
-    assert grams_of(filter_valid(pairs, level, pruning)) == {(0, 2): 1}
+    assert grams_of(filter_valid(pairs, words, level, pruning)) == {(0, 2): 1}

@@ -91,7 +91,7 @@ class Level(Block):
     @property
     def has_guide(self) -> bool:
         """Whether the policy gave it the columns that predict the next level."""
-        return len(self.log_weight) > 0
+        return len(self.left) > 0
 
     def find(self, keys: Array) -> Array:
         """The row of each key, -1 where it was not released. Sorted keys are looked up fastest."""

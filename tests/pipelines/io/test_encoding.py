@@ -41,11 +41,11 @@ def test_tokens_keep_their_borders(name):
     pairs = [("a b", "c"), ("a", "b c"), ('q"', "x,y"), ("l\nm", "back\\s"), ("\u00e9", "a")]
     data = "".join(words).encode()
     table = GramTable(
-        n=np.int64(2),
+        n=2,
         tokens=np.array([[words.index(a), words.index(b)] for a, b in pairs], np.int32),
         weight=np.arange(5.0, 0, -1),
-        next_valid=np.int64(0),
-        rho=np.float64(0),
+        next_valid=0,
+        rho=0.0,
         token_offsets=np.cumsum([0, *(len(word.encode()) for word in words)]),
         token_bytes=np.frombuffer(data, np.uint8),
     )

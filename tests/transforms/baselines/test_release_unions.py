@@ -88,8 +88,6 @@ def test_law_of_the_noise():
             keys=digests[:, 0],
             weight=np.full(count, int(height * UNIT)),
             digests=digests,
-            token_offsets=np.zeros(1, np.int64),
-            token_bytes=np.zeros(0, np.uint8),
         )
         part = threshold_cells(
             cells, union_cutoffs(query), lambda purpose: source.prf(purpose, 3, 0, b"global", source.binding(bytes(16)))

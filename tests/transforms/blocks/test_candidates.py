@@ -11,6 +11,6 @@ def test_wide_keys_are_renumbered():
     prefix, last = random.integers(0, 2**31 - 1, 500), random.integers(0, 2**31 - 1, 500)
     prefix[::3], last[::3] = prefix[0], last[0]
     positions = random.permutation(500).astype(np.int32)
-    keys, start, where = make_postings(prefix, last, positions, rows=2**31, words=2**31, length=500)
+    keys, start, where = make_postings(prefix, last, positions, prefixes=2**31, lasts=2**31, length=500)
     expected = sorted(zip(((prefix << 32) | last).tolist(), positions.tolist(), strict=True))
     assert [(int(key), int(where[i])) for g, key in enumerate(keys) for i in range(start[g], start[g + 1])] == expected

@@ -7,10 +7,10 @@ from dpngram.transforms.blocks.grams import GramTable, Ngram, empty_table
 
 def test_rows_have_their_tokens():
     table = GramTable(
-        n=np.int64(2),
+        n=2,
         tokens=np.array([[0, 2], [2, 1]], np.int32),
         weight=np.array([3.5, 1.25]),
-        next_valid=np.int64(0),
+        next_valid=0,
         rho=np.float64(1),
         token_offsets=np.array([0, 1, 3, 5]),
         token_bytes=np.frombuffer("bé\u00e4".encode(), np.uint8),

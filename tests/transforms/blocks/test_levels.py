@@ -31,7 +31,7 @@ def test_a_block_survives_its_bytes():
     level = first([b"a", b"bb", b""])
     again = Level.from_bytes(level.to_bytes())
     for field in dataclasses.fields(level):
-        ours, theirs = np.asarray(getattr(level, field.name)), getattr(again, field.name)
+        ours, theirs = np.asarray(getattr(level, field.name)), np.asarray(getattr(again, field.name))
         assert ours.dtype == theirs.dtype
         assert ours.shape == theirs.shape
         assert (ours == theirs).all()

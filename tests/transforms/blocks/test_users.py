@@ -13,5 +13,5 @@ def test_positions_that_hold_a_token():
     posts = post_block([(5, ["a", "b"]), (6, ["c"]), (5, ["a"])], source.check)
     users = group_users([posts], user_per_document=False, source=source)
     assert len(users) == 2
-    held = [users.held()[start:end].tolist() for start, end in itertools.pairwise(users.user_start)]
+    held = [users.occupied()[start:end].tolist() for start, end in itertools.pairwise(users.user_start)]
     assert held == [[True, True, False, True, False], [True, False]]

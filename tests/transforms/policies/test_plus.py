@@ -7,10 +7,9 @@ import pytest
 from helpers.weights import squares
 
 from dpngram.accounting import plan_extraction
-from dpngram.transforms.policies import make_policy, plus
-from dpngram.transforms.policies.base import Round
+from dpngram.transforms.document_form import DocumentForm, collect_documents
+from dpngram.transforms.policies import make_rounds, plus
 from dpngram.transforms.policies.budgets import spend
-from dpngram.transforms.prepare_posts import collect_documents
 from dpngram.transforms.testing import extract_in_memory, key_source
 from dpngram.transforms.tokenizers import make_tokenizer
 
@@ -37,7 +36,7 @@ def test_the_invariant(number, monkeypatch):
 
     The weights are recorded where they are made, and summed in Python's integers, apart from the books.
     """
-    blocks, _ = collect_documents(adversarial_corpus(), user_field="user", text_field="text", user_per_document=False)
+    blocks, _ = collect_documents(adversarial_corpus(), DocumentForm())
     plan = plan_extraction(
         epsilon=[0.5, 4.0, 20.0, 20.0][number],
         delta=1e-3,
@@ -49,26 +48,26 @@ def test_the_invariant(number, monkeypatch):
     )
     given, current = {}, []
 
-    def recording_weigh(self, users, candidates, round_, clip):
+    def recording_weigh(self, users, candidates, clip):
         current[:] = [users.user]
-        return original_weigh(self, users, candidates, round_, clip)
+        return original_weigh(self, users, candidates, clip)
 
-    def recording_spend(user, factor, allowance, share):
-        weight, charge = spend(user, factor, allowance, share)
+    def recording_spend(user, guide, allowance, share):
+        weight, charge = spend(user, guide, allowance, share)
         for name, total in zip(current[0].tolist(), squares(user, weight, len(allowance)), strict=True):
             given[name] = given.get(name, 0) + total
         return weight, charge
 
     rounds = []
 
-    def observe(round_, blocks, _released):
-        rounds.append((round_.n, round_.number))
+    def observe(policy, blocks, _released):
+        rounds.append((policy.n, policy.number))
         for block in blocks:
             for name, left in zip(block.user.tolist(), block.budget.tolist(), strict=True):
                 assert given[name] + left == 2**64 - 1
 
-    original_weigh = plus.PlusPolicy.weigh
-    monkeypatch.setattr(plus.PlusPolicy, "weigh", recording_weigh)
+    original_weigh = plus.PlusRound.weigh
+    monkeypatch.setattr(plus.PlusRound, "weigh", recording_weigh)
     monkeypatch.setattr(plus, "spend", recording_spend)
     source = key_source(bytes([number]) * 32)
     extract_in_memory(blocks, plan, source, make_tokenizer("words"), shards=5, histogram_shards=2, observe=observe)
@@ -80,15 +79,15 @@ def test_the_invariant(number, monkeypatch):
 
 def test_users_without_books_are_refused_after_level_1():
     """Blocks that did not pass level 1 have no budget column; a full one for them would be a second budget."""
-    blocks, _ = collect_documents([("u", "a b c")] * 3, user_field="user", text_field="text", user_per_document=False)
+    blocks, _ = collect_documents([("u", "a b c")] * 3, DocumentForm())
     plan = plan_extraction(epsilon=20, delta=0.1, max_n=2, max_contributions=5, policy="plus")
     source = key_source(b"b" * 32)
-    policy = make_policy(plan, "both")
+    first, second = (level[0] for level in make_rounds(plan))
     users = []
     extract_in_memory(
-        blocks, plan, source, make_tokenizer("words"), observe=lambda round_, blocks, _: users.extend(blocks[:1])
+        blocks, plan, source, make_tokenizer("words"), observe=lambda _policy, blocks, _level: users.extend(blocks[:1])
     )
     fresh = dataclasses.replace(users[0], budget=np.zeros(0, np.uint64), allowance=np.zeros(0, np.uint64))
-    assert len(policy.allow(fresh, Round(policy, 1, 0, source.randomness)).budget) == 1
+    assert len(first.allow(fresh).budget) == 1
     with pytest.raises(ValueError, match="their budget is unknown"):
-        policy.allow(fresh, Round(policy, 2, 0, source.randomness))
+        second.allow(fresh)

@@ -21,7 +21,7 @@ def test_valid_count_and_ranks(pruning):
     for _ in range(150):
         for level, grams in chain(random, pruning, 5, 0.6):
             before = set(grams)
-            words = int(level.words)
+            words = level.vocabulary_size
             children = {(*g, w) for g in grams for w in range(words)}
             valid = {gram for gram in children if pruning == "single" or gram[1:] in before}
             if grams and len(grams[0]) == 1:
@@ -50,7 +50,7 @@ def test_strata_against_explicit_enumeration():
             columns = random.integers(-spread, spread, (2, len(grams))).astype(np.int32)
             level = dataclasses.replace(level, left=columns[0], right=columns[1])
             row = {gram: i for i, gram in enumerate(grams)}
-            pairs = [(a, (*a[1:], w)) for a in grams for w in range(int(level.words)) if (*a[1:], w) in row]
+            pairs = [(a, (*a[1:], w)) for a in grams for w in range(level.vocabulary_size) if (*a[1:], w) in row]
             stratum = {(*a, b[-1]): columns[0][row[a]] // 256 + columns[1][row[b]] // 256 for a, b in pairs}
             low = min(stratum.values(), default=0)
             strata = Strata(level, "both")

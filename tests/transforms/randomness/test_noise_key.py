@@ -126,12 +126,13 @@ def test_two_first_uses_at_once_do_not_both_pass(tmp_path):
 
 
 def test_a_worker_with_another_key_is_found_out():
+    from dpngram.transforms.document_form import DocumentForm, collect_documents
     from dpngram.transforms.group_users import group_users
-    from dpngram.transforms.prepare_posts import PostDigests, block_posts, collect_documents
+    from dpngram.transforms.prepare_posts import PostDigests, block_posts
     from dpngram.transforms.testing import key_source
     from dpngram.transforms.tokenizers import make_tokenizer
 
-    blocks, _ = collect_documents([("u", "a b")], user_field="", text_field="", user_per_document=False)
+    blocks, _ = collect_documents([("u", "a b")], DocumentForm())
     ours, theirs = key_source(b"a" * 32), key_source(b"b" * 32)
     pieces = [block_posts(blocks[0], make_tokenizer("words"), PostDigests.of(keys))[0] for keys in (ours, theirs)]
     with pytest.raises(NoiseKeyError, match="workers hold different keys"):

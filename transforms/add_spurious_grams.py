@@ -12,6 +12,7 @@ from dpngram.transforms.blocks.columns import Array, binary_array, split_binary
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
 from dpngram.transforms.blocks.parts import ReleasedPart, name_zero_cells
 from dpngram.transforms.keyed_dofn import RoundDoFn
+from dpngram.transforms.messages import Message
 from dpngram.transforms.policies.base import Draw, Round
 from dpngram.transforms.policies.cutoffs import Cutoffs
 
@@ -28,7 +29,7 @@ def complete_level(parts: Sequence[ReleasedPart], previous: Level, released: Lev
     cut = round_.policy.cut(round_, previous, released)
     zero, stratum = cut.zero_cells(draw("zero cells"))
     if any(int(part.walk) != int(name_zero_cells(zero)) for part in parts):
-        raise ValueError("workers drew different zero cells; run on machines of one kind.")
+        raise ValueError(Message.ZERO_CELLS_DIFFER.format())
     taken = np.concatenate([released.keys, *(part.taken for part in parts)])
     kept = ~np.isin(zero, taken)
     zero, stratum = zero[kept], stratum[kept]

@@ -17,6 +17,7 @@ from apache_beam.io.filesystems import FileSystems
 from dpngram.transforms.blocks.columns import Block
 from dpngram.transforms.blocks.levels import Level
 from dpngram.transforms.keyed_dofn import RoundDoFn
+from dpngram.transforms.messages import Message
 from dpngram.transforms.policies.base import Round
 from dpngram.transforms.randomness.noise_key import NoiseKeyError
 
@@ -64,10 +65,7 @@ class _LoadDoFn(RoundDoFn):
             stored = bytes(file.read())
         mac, data = stored[:_MAC_BYTES], stored[_MAC_BYTES:]
         if not hmac.compare_digest(mac, self._source.seal(_name(self._round), binding, data)):
-            raise NoiseKeyError(
-                "noise_key: the checkpoints in the output were made with another key, or from other data; "
-                "--overwrite starts anew."
-            )
+            raise NoiseKeyError(Message.OTHER_CHECKPOINTS.format())
         level = Block.from_bytes(data)
         if isinstance(level, Level):
             yield level

@@ -8,6 +8,7 @@ import numpy as np
 from dpngram.transforms.blocks.columns import Array, split_binary
 from dpngram.transforms.blocks.posts import PostBlock, concatenate_posts, spans
 from dpngram.transforms.blocks.users import UserBlock
+from dpngram.transforms.messages import Message
 from dpngram.transforms.randomness.noise_key import KeySource, Randomness
 
 __all__ = ["GroupUsers", "group_users", "sum_digests"]
@@ -24,7 +25,7 @@ def group_users(blocks: Iterable[PostBlock], *, user_per_document: bool, source:
     for piece in pieces:
         source.verify(int(piece.key_check))
         if len(piece.sequence) != (0 if user_per_document else len(piece)):
-            raise ValueError("documents must have users, unless every document is a user of its own.")
+            raise ValueError(Message.NO_USERS.format())
     posts = concatenate_posts(pieces)
     digest = source.digest("group")
     content = digest.pairs(posts.user, posts.user if user_per_document else posts.sequence)
@@ -41,7 +42,7 @@ def group_users(blocks: Iterable[PostBlock], *, user_per_document: bool, source:
     starts = np.cumsum(lengths + 1, dtype=np.int64) - (lengths + 1)
     total = int(starts[-1] + lengths[-1] + 1)
     if total >= 1 << 31:
-        raise OverflowError("a shard of users holds 2^31 tokens or more; use more shards.")
+        raise OverflowError(Message.SHARD_TOO_LARGE.format())
     vocabulary = posts.vocabulary
     offsets, data = split_binary(vocabulary)
     ids = np.full(total, len(vocabulary), np.min_scalar_type(len(vocabulary)))

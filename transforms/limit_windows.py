@@ -18,6 +18,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 from dpngram.accounting import ParameterError
 from dpngram.transforms.blocks.documents import DocumentBlock
+from dpngram.transforms.messages import Message
 from dpngram.transforms.prepare_posts import read_fields
 from dpngram.transforms.randomness.noise_key import KeySource, Randomness
 from dpngram.transforms.windowing import (
@@ -111,7 +112,7 @@ class _ByUserDoFn(beam.DoFn):
         self, document: Any, timestamp: Any = beam.DoFn.TimestampParam, window: Any = beam.DoFn.WindowParam
     ) -> Iterator[tuple[bytes, tuple[int, tuple[bytes, Any]]]]:
         if isinstance(document, DocumentBlock):
-            raise TypeError("documents must be single ones, not blocks: windows=W is enforced for each by its time.")
+            raise TypeError(Message.BLOCKS_IN_WINDOWS.format())
         if window.end.micros != min(_ends(self._windows, timestamp.micros), default=None):
             return  # Beam shows a document once for each of its sliding windows; one copy is enough
         try:

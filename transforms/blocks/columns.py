@@ -15,6 +15,8 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
+from dpngram.transforms.messages import Message
+
 __all__ = ["Block", "BlockCoder", "binary_array", "register_block", "split_binary"]
 
 _MAGIC = b"DPNG\x01\x00\x00\x00"
@@ -49,13 +51,13 @@ class Block:
         But for a MemoryError, which says of the bytes no more than that they ask for up to 255 times their length.
         """
         if data[: len(_MAGIC)] != _MAGIC:
-            raise ValueError("not a dpngram block, or one of another format version.")
+            raise ValueError(Message.OTHER_BLOCK_FORMAT.format())
         try:
             return _decode(data)
         except MemoryError:  # Arrow's is one, too
             raise
         except _DAMAGE as error:
-            raise ValueError(f"a damaged dpngram block ({type(error).__name__}).") from None
+            raise ValueError(Message.DAMAGED_BLOCK.format(kind=type(error).__name__)) from None
 
     @property
     def nbytes(self) -> int:
@@ -89,7 +91,7 @@ def _decode(data: bytes) -> Block:
         dtype = np.dtype(dtype_name)
         count = math.prod(shape)
         if dtype.kind not in "biuf" or count < 0:
-            raise ValueError("columns hold numbers.")
+            raise ValueError("a damaged dpngram block: a column is not numeric.")
         if packed < 0:
             arrays[column] = np.frombuffer(data, dtype, count, offset).reshape(shape)
             size = count * dtype.itemsize

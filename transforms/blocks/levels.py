@@ -10,6 +10,7 @@ import dataclasses
 import numpy as np
 
 from dpngram.transforms.blocks.columns import Array, Block, register_block
+from dpngram.transforms.messages import Message
 
 __all__ = ["EMPTY_LEVEL", "Level", "find_digests", "pack_keys"]
 
@@ -110,9 +111,7 @@ class Level(Block):
     def extend(self, keys: Array, weight: Array, grid: float, rho: float, pruning: str) -> "Level":
         """S_{k+1} from its sorted keys."""
         if len(keys) >= MAX_ROWS:
-            raise OverflowError(
-                f"level {int(self.n) + 1} would hold {len(keys)} grams; at most {MAX_ROWS} are supported."
-            )
+            raise OverflowError(Message.LEVEL_TOO_LARGE.format(n=int(self.n) + 1, grams=len(keys), most=MAX_ROWS))
         suffix = self.suffix_rows(keys) if pruning == "both" else np.zeros(0, np.int32)
         return dataclasses.replace(
             EMPTY_LEVEL,

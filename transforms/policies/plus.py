@@ -9,6 +9,7 @@ from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.transforms.blocks.candidates import CandidateBlock
 from dpngram.transforms.blocks.columns import Array
 from dpngram.transforms.blocks.levels import Level
+from dpngram.transforms.messages import Message
 from dpngram.transforms.policies.base import Round
 from dpngram.transforms.policies.budgets import FULL_BUDGET, allowances, longest_runs, spend
 from dpngram.transforms.policies.clipping import clip_grams, sum_by_gram
@@ -36,9 +37,7 @@ class PlusPolicy(PaperPolicy):
     def allow(self, users: Any, round_: Round) -> Any:
         budget = np.full(len(users), FULL_BUDGET) if round_.n == 1 else users.budget
         if len(budget) != len(users):
-            raise ValueError(
-                "policy plus: these users did not come through the levels before; their budget is unknown."
-            )
+            raise ValueError(Message.BUDGET_UNKNOWN.format())
         runs = longest_runs(users.held(), users.user_start)
         shares = [level.share for level in self.plan.levels]
         return dataclasses.replace(users, budget=budget, allowance=allowances(budget, runs, round_.n, shares))

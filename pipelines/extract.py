@@ -25,7 +25,7 @@ from dpngram.pipelines.launch.extraction_flags import (
     pruning_flag,
     screen_flags,
 )
-from dpngram.pipelines.launch.failures import failure_line
+from dpngram.pipelines.launch.failures import failure_message
 from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser, budget_flags, plan_from_flags
 from dpngram.pipelines.launch.input_flags import (
     check_apart,
@@ -42,6 +42,7 @@ from dpngram.pipelines.launch.progress import show_metrics, show_progress
 from dpngram.pipelines.launch.runner import make_pipeline
 from dpngram.pipelines.report import write_report
 from dpngram.transforms import ExtractLevels
+from dpngram.transforms.messages import Message
 
 __all__ = ["extract_files", "make_parser", "run"]
 
@@ -138,7 +139,7 @@ def _run(
             with show_metrics(result, quiet=flags.quiet):
                 result.wait_until_finish()
     except Exception as error:
-        if failure_line(error).startswith("max_bad_fraction"):
+        if failure_message(error) is Message.TOO_MANY_BAD_RECORDS:
             drop_checkpoints(flags.output)  # nothing of this input is to be released
         raise
     drop_checkpoints(flags.output)

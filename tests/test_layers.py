@@ -10,6 +10,7 @@ MODULES = sorted(path for room in ("accounting", "transforms", "pipelines") for 
 # Each layer may import those before it, and itself.
 LAYERS = [
     "accounting",
+    "transforms.messages",
     "transforms.blocks",
     "transforms.randomness",
     "transforms.tokenizers",
@@ -22,6 +23,7 @@ LAYERS = [
 KNOWS_BEAM = {"transforms/blocks/columns.py", "transforms/randomness/noise_key.py", "transforms/tokenizers/by_text.py"}
 WITHOUT_BEAM = (
     "accounting",
+    "transforms.messages",
     "transforms.blocks",
     "transforms.randomness",
     "transforms.tokenizers",

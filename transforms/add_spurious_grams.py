@@ -13,6 +13,7 @@ from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
 from dpngram.transforms.blocks.parts import ReleasedPart, name_zero_cells
 from dpngram.transforms.context import ReleaseContext
 from dpngram.transforms.keyed_dofn import RoundDoFn
+from dpngram.transforms.messages import Message
 from dpngram.transforms.policies.base import RoundPolicy
 from dpngram.transforms.policies.cutoffs import Cutoffs
 from dpngram.transforms.randomness.noise_key import Draw
@@ -90,7 +91,7 @@ def complete_level(
     # The zero cells that reached the floor: drawn from all of V_k, without what users or earlier rounds have.
     zero, stratum = cutoffs.zero_cells(draw("zero cells"))
     if any(part.zero_cells_name != name_zero_cells(zero) for part in parts):
-        raise ValueError("workers drew different zero cells; run on machines of one kind.")
+        raise ValueError(Message.ZERO_CELLS_DIFFER.format())
     taken = np.concatenate([earlier.keys, *(part.taken for part in parts)])
     is_zero = ~np.isin(zero, taken)
     zero, stratum = zero[is_zero], stratum[is_zero]

@@ -19,6 +19,7 @@ from dpngram.transforms.blocks.users import Users
 from dpngram.transforms.clip_and_weight import ClipAndWeight
 from dpngram.transforms.context import ReleaseContext
 from dpngram.transforms.keyed_dofn import RoundDoFn
+from dpngram.transforms.messages import Message
 from dpngram.transforms.policies.base import RoundPolicy
 from dpngram.transforms.randomness.noise_key import NoiseKeyError, Randomness
 from dpngram.transforms.whole_files import read_whole, write_whole
@@ -107,10 +108,7 @@ class _LoadDoFn(_CheckpointDoFn):
         stored = read_whole(self._path)
         mac, data = stored[:_MAC_BYTES], stored[_MAC_BYTES:]
         if not hmac.compare_digest(mac, self.seal(binding, data)):
-            raise NoiseKeyError(
-                "noise_key: the checkpoints in the output were made with another key, or from other data; "
-                "--overwrite starts anew."
-            )
+            raise NoiseKeyError(Message.OTHER_CHECKPOINTS.format())
         level = Block.from_bytes(data)
         if isinstance(level, Level):
             yield level

@@ -9,6 +9,7 @@ from dpngram.transforms.blocks.columns import Array, run_starts, split_binary
 from dpngram.transforms.blocks.posts import PostBlock, concatenate_posts, spans
 from dpngram.transforms.blocks.users import UserBlock
 from dpngram.transforms.keyed_dofn import KeyedDoFn
+from dpngram.transforms.messages import Message
 from dpngram.transforms.randomness.noise_key import KeySource, Randomness
 
 __all__ = ["GroupUsers", "group_users", "sum_digests"]
@@ -60,7 +61,7 @@ def group_users(blocks: Iterable[PostBlock], *, user_per_document: bool, source:
     for piece in pieces:
         source.verify(piece.key_check)
         if len(piece.sequence) != (0 if user_per_document else len(piece)):
-            raise ValueError("documents must have users, unless every document is a separate user.")
+            raise ValueError(Message.NO_USERS.format())
     posts = concatenate_posts(pieces)
     digest = source.digest("group")
     content = digest.pairs(posts.user, posts.user if user_per_document else posts.sequence)
@@ -77,7 +78,7 @@ def group_users(blocks: Iterable[PostBlock], *, user_per_document: bool, source:
     starts = np.cumsum(lengths + 1, dtype=np.int64) - (lengths + 1)
     total = int(starts[-1] + lengths[-1] + 1)
     if total >= 1 << 31:
-        raise OverflowError("a shard of users holds 2^31 tokens or more; use more shards.")
+        raise OverflowError(Message.SHARD_TOO_LARGE.format())
     vocabulary = posts.vocabulary
     offsets, data = split_binary(vocabulary)
     ids = np.full(total, len(vocabulary), np.min_scalar_type(len(vocabulary)))

@@ -20,6 +20,7 @@ from dpngram.accounting import ParameterError
 from dpngram.transforms.blocks.documents import DocumentBlock
 from dpngram.transforms.document_form import UNUSABLE, DocumentForm
 from dpngram.transforms.keyed_dofn import KeyedDoFn
+from dpngram.transforms.messages import Message
 from dpngram.transforms.randomness.noise_key import Randomness
 from dpngram.transforms.windowing import producers
 
@@ -110,7 +111,7 @@ class _ByUserDoFn(KeyedDoFn):
         self, document: Any, timestamp: Any = beam.DoFn.TimestampParam, window: Any = beam.DoFn.WindowParam
     ) -> Iterator[tuple[bytes, tuple[int, tuple[bytes, Any]]]]:
         if isinstance(document, DocumentBlock):
-            raise TypeError("documents must be single ones, not blocks: windows=W is enforced for each by its time.")
+            raise TypeError(Message.BLOCKS_IN_WINDOWS.format())
         # Beam shows a document once for each of its sliding windows; one copy is enough.
         if window.end.micros == min(_ends(self._windows, timestamp.micros), default=None):
             try:

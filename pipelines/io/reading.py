@@ -13,6 +13,7 @@ from dpngram.pipelines.io.input_formats import InputFormat
 from dpngram.pipelines.io.lines import ByteRange
 from dpngram.pipelines.io.parsing import BadRecord
 from dpngram.transforms.blocks.documents import DocumentBlock
+from dpngram.transforms.messages import Message
 
 __all__ = [
     "CheckRecords",
@@ -142,8 +143,5 @@ def _no_records(_start: bytes) -> tuple[int, tuple[int, int]]:
 def _check_records(total: tuple[int, tuple[int, int]], most: float) -> int:
     records, bad = total[1]
     if bad > most * records:
-        raise TooManyBadRecords(
-            f"max_bad_fraction must be at least the share of bad records: {bad:,} of {records:,} cannot be used "
-            f"(allowed: {most:g}); --bad_records DIR lists them. Nothing was released."
-        )
+        raise TooManyBadRecords(Message.TOO_MANY_BAD_RECORDS.format(bad=bad, records=records, allowed=most))
     return 0

@@ -16,6 +16,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from dpngram.pipelines.io.lines import MAX_RECORD_BYTES, RANGE_BYTES, header_line, is_damage, open_file
 from dpngram.pipelines.io.parsing import BadRecord, Fields, Parsed, is_utf8, make_block
+from dpngram.transforms.messages import Message
 
 __all__ = ["parquet_groups", "parse_records", "read_avro", "read_csv", "read_parquet"]
 
@@ -283,7 +284,7 @@ def as_stored(schema: Any, within: tuple[str, ...] = ()) -> None:
     A type that holds itself is refused: how deep its values go is up to whoever wrote them, and reading them recurs.
     """
     if isinstance(schema, str) and schema in within:
-        raise RecursiveSchema("input must have an Avro schema that is not recursive.")
+        raise RecursiveSchema(Message.RECURSIVE_AVRO_SCHEMA.format())
     if isinstance(schema, list):
         for branch in schema:
             as_stored(branch, within)

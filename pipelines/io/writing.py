@@ -32,6 +32,7 @@ from dpngram.pipelines.io.release_files import (
 from dpngram.transforms import GramTable
 from dpngram.transforms.beam_workarounds import as_side
 from dpngram.transforms.blocks.grams import EMPTY_TABLE, empty_table
+from dpngram.transforms.messages import Message
 from dpngram.transforms.randomness.noise_key import NoiseKeyError
 
 __all__ = ["WriteRelease", "WriteWindows"]
@@ -119,7 +120,7 @@ class _Writer:
         contents[MANIFEST] = (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode()
         path = str(FileSystems.join(directory, MANIFEST))
         if once and FileSystems.exists(path) and read_whole(path) != contents[MANIFEST]:
-            raise NoiseKeyError("noise_key: a window of the output has a release already, with other noise or data.")
+            raise NoiseKeyError(Message.WINDOW_RELEASED_BEFORE.format())
         if not FileSystems.exists(directory):
             with contextlib.suppress(FileExistsError, BeamIOError):  # another try of the same release made it
                 FileSystems.mkdirs(directory)

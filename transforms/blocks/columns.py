@@ -16,6 +16,8 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
+from dpngram.transforms.messages import Message
+
 __all__ = [
     "Array",
     "Block",
@@ -77,13 +79,13 @@ class Block:
         does not mean that it is damaged.
         """
         if data[: len(_MAGIC)] != _MAGIC:
-            raise ValueError("not a dpngram block, or one of another format version.")
+            raise ValueError(Message.OTHER_BLOCK_FORMAT.format())
         try:
             return _decode(data)
         except MemoryError:  # Arrow's is a subclass
             raise
         except _DAMAGE as error:
-            raise ValueError(f"a damaged dpngram block ({type(error).__name__}).") from None
+            raise ValueError(Message.DAMAGED_BLOCK.format(kind=type(error).__name__)) from None
 
     @property
     def nbytes(self) -> int:
@@ -115,7 +117,7 @@ def _decode(data: bytes) -> Block:
         dtype = np.dtype(dtype_name)
         count = math.prod(shape)
         if dtype.kind not in "biuf" or count < 0:
-            raise ValueError("a column holds something other than numbers.")
+            raise ValueError("a damaged dpngram block: a column is not numeric.")
         if packed < 0:
             fields[column] = np.frombuffer(data, dtype, count, offset).reshape(shape)
             size = count * dtype.itemsize
@@ -125,7 +127,7 @@ def _decode(data: bytes) -> Block:
         offset += size + (-size % _ALIGN)
     for value_name, value in values.items():
         if type(value) not in (int, float):
-            raise ValueError("a plain value is not a number.")
+            raise ValueError("a damaged dpngram block: a value is not a number.")
         fields[value_name] = value
     return _CLASSES[name](**fields)
 

@@ -10,6 +10,7 @@ import dataclasses
 import numpy as np
 
 from dpngram.transforms.blocks.columns import Array, Block, empty_column, register_block
+from dpngram.transforms.messages import Message
 
 __all__ = ["EMPTY_LEVEL", "Level", "find_digests", "pack_keys", "unpack_keys"]
 
@@ -124,7 +125,7 @@ class Level(Block):
     def extend(self, keys: Array, weight: Array, grid: float, rho: float, pruning: str) -> "Level":
         """S_{k+1} from its sorted keys."""
         if len(keys) >= MAX_ROWS:
-            raise OverflowError(f"level {self.n + 1} would hold {len(keys)} grams; at most {MAX_ROWS} are supported.")
+            raise OverflowError(Message.LEVEL_TOO_LARGE.format(n=self.n + 1, grams=len(keys), most=MAX_ROWS))
         return Level(
             keys=keys,
             weight=weight,

@@ -16,6 +16,7 @@ from dpngram.transforms.blocks.candidates import CandidateBlock
 from dpngram.transforms.blocks.columns import Array
 from dpngram.transforms.blocks.levels import Level, unpack_keys
 from dpngram.transforms.blocks.users import Users
+from dpngram.transforms.messages import Message
 from dpngram.transforms.policies.base import RoundPolicy
 from dpngram.transforms.policies.budgets import FULL_BUDGET, allowances, longest_runs, spend
 from dpngram.transforms.policies.clipping import clip_grams, sum_by_gram
@@ -47,9 +48,7 @@ class PlusRound(RoundPolicy):
     def allow(self, users: Users) -> Users:
         budget = np.full(len(users), FULL_BUDGET) if self.n == 1 else users.budget
         if len(budget) != len(users):
-            raise ValueError(
-                "policy plus: these users did not come through the levels before; their budget is unknown."
-            )
+            raise ValueError(Message.BUDGET_UNKNOWN.format())
         runs = longest_runs(users.occupied(), users.user_start)
         shares = [level.share for level in self.plan.levels]
         return dataclasses.replace(users, budget=budget, allowance=allowances(budget, runs, self.n, shares))

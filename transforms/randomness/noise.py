@@ -21,6 +21,7 @@ from scipy import special
 
 from dpngram.accounting import ParameterError
 from dpngram.transforms.blocks.columns import Array
+from dpngram.transforms.messages import Message
 from dpngram.transforms.randomness.draws import standard_normal, tail_normal
 
 __all__ = ["UNIT", "Noise"]
@@ -39,9 +40,7 @@ class Noise:
 
     def __post_init__(self) -> None:
         if not self.sigma < _MAX_SIGMA:
-            raise ParameterError(
-                f"sigma must be below 2^26 for exact sums, got {self.sigma:g}: the budget is too small."
-            )
+            raise ParameterError(Message.SIGMA_TOO_LARGE.format(sigma=self.sigma))
 
     @functools.cached_property
     def step(self) -> int:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from apache_beam.io.filesystems import FileSystems
 
+from dpngram.transforms.messages import Message
 from dpngram.transforms.randomness.prf import Prf, derive_key
 
 __all__ = ["ALGORITHM_VERSION", "Draw", "KeyReference", "KeySource", "NoiseKeyError", "Randomness", "settings_digest"]
@@ -64,7 +65,7 @@ class KeyReference:
         if self.scheme == "env":
             stored = os.environ.get(self.location, "").encode()
             if not stored:
-                raise NoiseKeyError(f"noise_key: the environment variable {self.location} is not set on this worker.")
+                raise NoiseKeyError(Message.KEY_NOT_SET.format(key=self.location))
         elif self.scheme == "gcp-secret":
             stored = _read_secret(self.location)
         else:
@@ -73,7 +74,7 @@ class KeyReference:
                     stored = file.read()
             except Exception as error:
                 raise NoiseKeyError(
-                    f"noise_key: {self.location} cannot be read on this worker ({type(error).__name__})."
+                    Message.KEY_UNREADABLE.format(key=self.location, kind=type(error).__name__)
                 ) from None
         return _decode(stored, str(self))
 
@@ -103,10 +104,7 @@ class KeyReference:
         with FileSystems.open(path, compression_type="uncompressed") as file:
             stored = file.read()
         if not hmac.compare_digest(stored, content.encode()):
-            raise NoiseKeyError(
-                f"noise_key: {self.location} was already used for this release label with other data, parameters or "
-                "version; take a new key, or a new --release label (a new release spends epsilon and delta again)."
-            )
+            raise NoiseKeyError(Message.KEY_REUSED.format(key=self.location))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,7 +164,7 @@ class KeySource:
     def verify(self, check: int) -> None:
         """Refuses data that a worker with another key, or with other settings, has prepared."""
         if int(check) != self.check:
-            raise NoiseKeyError("noise_key: workers hold different keys; was the variable or secret changed meanwhile?")
+            raise NoiseKeyError(Message.KEYS_DIFFER.format())
 
     def prf(self, purpose: str, level: int, round_number: int, window: bytes, binding: bytes) -> Prf:
         """For draws: independent for each purpose, level, round, window and content."""
@@ -222,7 +220,7 @@ def _decode(stored: bytes, name: str) -> bytes:
     except ValueError:
         decoded = b""
     if len(decoded) != KEY_BYTES:
-        raise NoiseKeyError(f"noise_key: {name} must hold 32 bytes or 64 hexadecimal digits, got {len(stored)} bytes.")
+        raise NoiseKeyError(Message.KEY_MALFORMED.format(key=name, size=len(stored)))
     return decoded
 
 
@@ -231,11 +229,9 @@ def _read_secret(name: str) -> bytes:
     try:
         from google.cloud import secretmanager
     except ImportError:
-        raise NoiseKeyError(
-            "noise_key: gcp-secret needs the package google-cloud-secret-manager on the workers."
-        ) from None
+        raise NoiseKeyError(Message.SECRETS_NEED_PACKAGE.format()) from None
     version = name if "/versions/" in name else f"{name}/versions/latest"
     try:
         return bytes(secretmanager.SecretManagerServiceClient().access_secret_version(name=version).payload.data)
     except Exception as error:
-        raise NoiseKeyError(f"noise_key: secret {name} cannot be read ({type(error).__name__}).") from None
+        raise NoiseKeyError(Message.SECRET_UNREADABLE.format(key=name, kind=type(error).__name__)) from None

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+from dpngram.transforms.messages import Message
+
 __all__ = ["Prf", "derive_key"]
 
 
@@ -23,7 +25,7 @@ _BYTE_MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
 
 
 if sys.byteorder != "little":  # the layout of every keyed block is fixed; a big-endian worker would draw otherwise
-    raise ImportError("dpngram runs on little-endian machines only.")
+    raise ImportError(Message.BIG_ENDIAN.format())
 
 
 def derive_key(key: bytes, *names: bytes | str | int) -> bytes:
@@ -65,7 +67,7 @@ class Prf:
         starts = np.asarray(offsets[:-1], np.int64)
         left = np.diff(offsets).astype(np.int64)
         if len(left) and left.max() >= 1 << 32:
-            raise ValueError("a string of 4 GiB or more cannot be digested.")
+            raise ValueError(Message.STRING_TOO_LONG.format())
         padded = np.zeros(len(data) + 32, np.uint8)
         padded[: len(data)] = data
         at = np.ndarray((len(data) + 24,), "<u8", buffer=padded, strides=(1,))  # unaligned eight-byte loads

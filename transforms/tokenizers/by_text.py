@@ -1,14 +1,13 @@
 """Tokenizers that take one text at a time: a pattern, a function, a file of Hugging Face's."""
 
 import abc
-import contextlib
 import dataclasses
 import hashlib
 import importlib
 import re
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from dpngram.accounting import ParameterError
 from dpngram.transforms.blocks.columns import split_binary
+from dpngram.transforms.messages import Message
 from dpngram.transforms.tokenizers.base import TokenColumn, Tokenizer, encode_tokens
 
 __all__ = ["CallableTokenizer", "HuggingFaceTokenizer", "RegexTokenizer"]
@@ -81,7 +81,10 @@ class CallableTokenizer(ByText):
     name: str
 
     def __post_init__(self) -> None:
-        self._splitter()
+        try:
+            self._splitter()
+        except RuntimeError:
+            raise ParameterError(f"tokenizer must be an importable module:function, got {self.name!r:.80}.") from None
 
     @property
     def spec(self) -> str:
@@ -95,10 +98,10 @@ class CallableTokenizer(ByText):
             found: Any = importlib.import_module(module)
             for part in path.split("."):
                 found = getattr(found, part)
-        except Exception:  # a module that fails when it is imported may raise anything
-            found = None
+        except Exception as error:  # a module that fails when it is imported may raise anything
+            raise RuntimeError(Message.TOKENIZER_NOT_IMPORTED.format(kind=type(error).__name__)) from None
         if not callable(found):
-            raise ParameterError(f"tokenizer must be an importable module:function, got {self.name!r:.80}.")
+            raise RuntimeError(Message.TOKENIZER_NOT_IMPORTED.format(kind=TypeError.__name__))
         function: Callable[[str], Iterable[str]] = found
         return function
 
@@ -115,8 +118,7 @@ class HuggingFaceTokenizer(ByText):
 
     def __post_init__(self) -> None:
         try:
-            with _no_panic():
-                _load_hugging_face(self.path, self.digest)
+            _load_hugging_face(self.path, self.digest)
         except ImportError:
             raise ParameterError(
                 "tokenizer huggingface needs the package tokenizers: pip install 'dpngram[hf]'."
@@ -136,29 +138,29 @@ class HuggingFaceTokenizer(ByText):
         return lambda text: loaded.encode(text, add_special_tokens=False).tokens
 
 
-@contextlib.contextmanager
-def _no_panic() -> Iterator[None]:
-    """The library is written in Rust. Its panics reach Python as a BaseException, which would end the worker."""
-    try:
-        yield
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":
-            raise
-        raise RuntimeError("the tokenizer gave up") from None  # its message may quote the text
-
-
 _LOADED: dict[tuple[str, str], Any] = {}
 
 
 def _load_hugging_face(path: str, digest: str) -> Any:
     """Once in a process; a file that is not the one of the launch is refused."""
     if (path, digest) not in _LOADED:
-        from tokenizers import Tokenizer as Loaded
-
-        content = _read(path)
+        try:
+            from tokenizers import Tokenizer as Loaded
+        except ImportError:
+            raise ImportError(Message.TOKENIZER_NEEDS_PACKAGE.format()) from None
+        try:
+            content = _read(path)
+        except Exception as error:
+            raise RuntimeError(Message.TOKENIZER_UNREADABLE.format(kind=type(error).__name__)) from None
         if digest and hashlib.sha256(content).hexdigest() != digest:
-            raise ParameterError("tokenizer huggingface must be the same file on every worker.")
-        _LOADED[path, digest] = Loaded.from_str(content.decode())
+            raise RuntimeError(Message.TOKENIZERS_DIFFER.format())
+        try:
+            _LOADED[path, digest] = Loaded.from_str(content.decode())
+        except BaseException as error:
+            # The library is written in Rust: a panic is not an `Exception`, and would end the worker.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            raise RuntimeError(Message.TOKENIZER_UNREADABLE.format(kind=type(error).__name__)) from None
     return _LOADED[path, digest]
 
 

@@ -16,6 +16,10 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from helpers.costs import measure
+
 MSNBC = ["--epsilon", "1", "--delta", "1e-7", "--max_n", "6", "--max_contributions", "10"]
 PAPER_MSNBC = [*MSNBC, "--policy", "paper"]
 PAPER_ENGLISH = ["--epsilon=4", "--delta=1e-7", "--max_n=9", "--max_contributions=300", "--policy=paper"]
@@ -23,37 +27,18 @@ TEXT = ["--input_format", "text", "--tokenizer", "whitespace", "--skip_header_li
 ONE = ["--direct_num_workers=1"]
 
 
-def measure(repeats, *commands):
-    """For each command the cheapest of some runs: CPU seconds, wall seconds, peak memory in GB, children included.
+def compare(repeats, *commands):
+    """For each command the cheapest of some runs.
 
     The commands take turns, so that a slow minute of the machine does not fall on one of them alone.
     """
     best = [None] * len(commands)
     for _ in range(repeats):
         for number, command in enumerate(commands):
-            result = _run(command)
-            if best[number] is None or result[0] < best[number][0]:
-                best[number] = result
+            with tempfile.TemporaryDirectory() as directory:
+                cost = measure([str(word).replace("{out}", f"{directory}/out") for word in command])
+            best[number] = cost if best[number] is None else min(best[number], cost)  # by CPU
     return best
-
-
-def _run(command):
-    with tempfile.TemporaryDirectory() as directory:
-        filled = [word.replace("{out}", f"{directory}/out") for word in map(str, command)]
-        script = (
-            "import resource,subprocess,sys,time\n"
-            "start = time.perf_counter()\n"
-            "done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)\n"
-            "wall = time.perf_counter() - start\n"
-            "use = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
-            "sys.stderr.buffer.write(done.stderr if done.returncode else b'')\n"
-            "print(use.ru_utime + use.ru_stime, wall, use.ru_maxrss / 1e6)\n"
-            "sys.exit(done.returncode)\n"
-        )
-        done = subprocess.run([sys.executable, "-c", script, *filled], capture_output=True, text=True, check=False)
-        if done.returncode:
-            sys.exit(f"failed: {' '.join(filled)}\n{done.stderr}")
-        return tuple(map(float, done.stdout.split()))
 
 
 def extract(*flags, program="extract"):
@@ -65,7 +50,7 @@ def plain(*arguments):
 
 
 def show(name, result, ratio=None):
-    text = f"{name:<58} CPU {result[0]:7.2f} s   wall {result[1]:7.2f} s   memory {result[2]:5.2f} GB"
+    text = f"{name:<58} CPU {result.cpu:7.2f} s   wall {result.wall:7.2f} s   memory {result.memory / 1e3:5.2f} GB"
     print(text + ("" if ratio is None else f"   ratio {ratio:.2f}"), flush=True)
 
 
@@ -78,16 +63,16 @@ def unpack_msnbc(data, work):
 
 def bench_msnbc(data, repeats, work):
     path = unpack_msnbc(data, work)
-    loop, whole = measure(repeats, plain("loop", path), extract("--input", path, *TEXT, *PAPER_MSNBC, *ONE))
+    loop, whole = compare(repeats, plain("loop", path), extract("--input", path, *TEXT, *PAPER_MSNBC, *ONE))
     show("MSNBC, array functions in a plain loop", loop)
-    show("MSNBC, dpngram extract (CPU over the loop: at most 1.5)", whole, whole[0] / loop[0])
+    show("MSNBC, dpngram extract (CPU over the loop: at most 1.5)", whole, whole.cpu / loop.cpu)
 
 
 def bench_english(data, repeats, _work):
     path = data / "reddit_posts.jsonl.gz"
-    only, whole = measure(repeats, plain("tokenize", path), extract("--input", path, *PAPER_ENGLISH, *ONE))
+    only, whole = compare(repeats, plain("tokenize", path), extract("--input", path, *PAPER_ENGLISH, *ONE))
     show("English, reading and tokenising only", only)
-    show("English, dpngram extract (CPU over that: at most 4)", whole, whole[0] / only[0])
+    show("English, dpngram extract (CPU over that: at most 4)", whole, whole.cpu / only.cpu)
 
 
 def bench_policies(data, repeats, work):
@@ -97,26 +82,26 @@ def bench_policies(data, repeats, work):
         "MSNBC": ["--input", path, *TEXT, *MSNBC],
         "English": ["--input", data / "reddit_posts.jsonl.gz", *english],
     }.items():
-        paper, plus = measure(repeats, *(extract(*flags, *ONE, "--policy", policy) for policy in ("paper", "plus")))
+        paper, plus = compare(repeats, *(extract(*flags, *ONE, "--policy", policy) for policy in ("paper", "plus")))
         show(f"{name}, policy paper", paper)
-        show(f"{name}, policy plus (CPU over paper: at most 2.5)", plus, plus[0] / paper[0])
+        show(f"{name}, policy plus (CPU over paper: at most 2.5)", plus, plus.cpu / paper.cpu)
 
 
 def bench_compare(data, repeats, work):
     flags = ["--input", unpack_msnbc(data, work), *TEXT, *ONE]
     rows = ["--systems", "dpne,dpsu_all,dpsu_even,dpsu_single"]
-    one, four = measure(repeats, extract(*flags, *PAPER_MSNBC), extract(*flags, *MSNBC, *rows, program="compare"))
+    one, four = compare(repeats, extract(*flags, *PAPER_MSNBC), extract(*flags, *MSNBC, *rows, program="compare"))
     show("MSNBC, dpngram extract", one)
-    show("MSNBC, dpngram compare, four rows (wall: at most 6)", four, four[1] / one[1])
+    show("MSNBC, dpngram compare, four rows (wall: at most 6)", four, four.wall / one.wall)
 
 
 def bench_scaling(_data, repeats, work):
     costs = []
     for users in (250_000, 500_000, 1_000_000, 2_000_000):
         path = corpus(work, users)
-        (result,) = measure(repeats, extract("--input", path, *PAPER_ENGLISH, *ONE))
-        exponent = math.log2(result[0] / costs[-1]) if costs else None
-        costs.append(result[0])
+        (result,) = compare(repeats, extract("--input", path, *PAPER_ENGLISH, *ONE))
+        exponent = math.log2(result.cpu / costs[-1]) if costs else None
+        costs.append(result.cpu)
         show(f"synthetic, {users:,} users x 50 tokens (exponent, at most 1.1)", result, exponent)
     print(f"exponent over the whole range: {math.log(costs[-1] / costs[0]) / math.log(8):.2f}")
 
@@ -130,9 +115,9 @@ def bench_workers(_data, repeats, work):
         "one thread in this process": ONE,
         "what dpngram picks by itself": [],
     }
-    results = measure(repeats, *(extract(*flags, *mode) for mode in modes.values()))
+    results = compare(repeats, *(extract(*flags, *mode) for mode in modes.values()))
     for name, result in zip(modes, results, strict=True):
-        show(f"2,000,000 users, {name} (speed-up in wall time)", result, results[0][1] / result[1])
+        show(f"2,000,000 users, {name} (speed-up in wall time)", result, results[0].wall / result.wall)
 
 
 def corpus(work, users):

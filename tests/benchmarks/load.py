@@ -16,7 +16,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from helpers.loads import LOADS, POLICIES, background, extraction, measure
+from helpers.costs import measure
+from helpers.loads import LOADS, POLICIES, background, extraction
 
 LEAST = 2.0  # seconds; less is mostly the machine's mood
 

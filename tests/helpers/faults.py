@@ -1,54 +1,76 @@
-"""Faults on order: every DoFn and CombineFn of ours fails once, at an element that is drawn, and is tried again."""
+"""Faults on order: every DoFn and CombineFn of ours, and every function that is mapped, fails once, and is retried."""
 
+import ast
 import collections
 import functools
+import importlib
 import inspect
 import itertools
+import pkgutil
 
 import apache_beam as beam
 from apache_beam.runners.direct import direct_runner, executor
 
-from dpngram.pipelines import compare, stream
-from dpngram.pipelines.io import reading, writing
-from dpngram.transforms import (
-    add_spurious_grams,
-    bind_release,
-    checkpoints,
-    clip_and_weight,
-    decode_grams,
-    extract,
-    group_users,
-    limit_windows,
-    noisy_threshold,
-    prepare_posts,
-    sum_cells,
-    validity_filter,
-)
-from dpngram.transforms.baselines import compare_systems, count_exactly, release_unions
+from dpngram import pipelines, transforms
 
-MODULES = (
-    compare,
-    reading,
-    stream,
-    writing,
-    add_spurious_grams,
-    bind_release,
-    checkpoints,
-    clip_and_weight,
-    compare_systems,
-    count_exactly,
-    decode_grams,
-    extract,
-    group_users,
-    limit_windows,
-    noisy_threshold,
-    prepare_posts,
-    release_unions,
-    sum_cells,
-    validity_filter,
+METHODS = (
+    "setup",
+    "start_bundle",
+    "process",
+    "finish_bundle",
+    "create_accumulator",
+    "add_input",
+    "merge_accumulators",
+    "compact",
+    "extract_output",
 )
-METHODS = ("setup", "start_bundle", "process", "finish_bundle", "add_input", "merge_accumulators", "extract_output")
-FUNCTIONS = ((bind_release, "_keyed_fingerprint"), (reading, "_no_records"))
+_MAPPING = ("Map", "FlatMap", "MapTuple", "FlatMapTuple", "Filter")
+
+
+def all_modules():
+    """Every module of the packages that build graphs."""
+    return [
+        importlib.import_module(found.name)
+        for package in (transforms, pipelines)
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    ]
+
+
+def all_steps():
+    """Every DoFn and CombineFn of ours, bases included."""
+    return [
+        kind
+        for module in all_modules()
+        for kind in vars(module).values()
+        if inspect.isclass(kind)
+        and issubclass(kind, (beam.DoFn, beam.CombineFn))
+        and kind.__module__ == module.__name__
+    ]
+
+
+def all_mapped():
+    """(module, name) of every function of ours that a graph maps; the sources say beam.Map(name, ...)."""
+    found = []
+    for module in all_modules():
+        for node in ast.walk(ast.parse(inspect.getsource(module))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in [f"beam.{name}" for name in _MAPPING]:
+                if not isinstance(node.args[0], ast.Name) or not inspect.isfunction(
+                    getattr(module, node.args[0].id, None)
+                ):
+                    raise ValueError(f"{module.__name__} maps {ast.unparse(node.args[0])}: only functions are wrapped.")
+                found.append((module, node.args[0].id))
+    return found
+
+
+def owners():
+    """The names under which calls are counted: steps that are no base of others, and mapped functions."""
+    steps = all_steps()
+    leaves = [kind for kind in steps if not any(other is not kind and issubclass(other, kind) for other in steps)]
+    return {_name(kind) for kind in leaves} | {f"{module.__name__}.{name}" for module, name in all_mapped()}
+
+
+def _name(kind):
+    return f"{kind.__module__}.{kind.__name__}"
 
 
 class InjectedFault(Exception):
@@ -61,14 +83,13 @@ class Faults:
     def __init__(self, monkeypatch):
         self._plan = {}
         self.calls, self.failed = collections.Counter(), []
-        for module in MODULES:
-            for kind in vars(module).values():
-                if getattr(kind, "__module__", "") == module.__name__ and _is_step(kind):
-                    for name in METHODS:
-                        if name in vars(kind):
-                            monkeypatch.setattr(kind, name, self._wrap(vars(kind)[name]))
-        for module, name in FUNCTIONS:
-            monkeypatch.setattr(module, name, self._wrap(getattr(module, name), bare=True))
+        for kind in all_steps():
+            for name in METHODS:
+                if name in vars(kind):
+                    monkeypatch.setattr(kind, name, self._wrap(vars(kind)[name]))
+        for module, name in all_mapped():
+            function = getattr(module, name)
+            monkeypatch.setattr(module, name, self._wrap(function, f"{module.__name__}.{name}"))
 
     def order(self, random=None, calls=None):
         """A new run: nothing fails, or each place of `calls` once, at a call that is drawn."""
@@ -76,13 +97,13 @@ class Faults:
         for place, times in sorted((calls or {}).items()):
             self._plan[place] = (int(random.integers(times)), str(random.choice(["before", "middle", "after"])))
 
-    def _wrap(self, original, *, bare=False):
+    def _wrap(self, original, function=None):
         faults = self
 
         @functools.wraps(original)
         def wrapped(*args, **more):
-            round_ = None if bare else getattr(args[0], "_round", None)
-            owner = "" if bare else f"{type(args[0]).__module__}.{type(args[0]).__name__}"
+            round_ = None if function else getattr(args[0], "_round", None)
+            owner = function or _name(type(args[0]))
             place = (owner, original.__name__, round_.n if round_ else 0, round_.number if round_ else 0)
             mode = faults._mode(place)
             if mode == "before":
@@ -114,10 +135,6 @@ class Faults:
         raise InjectedFault
 
 
-def _is_step(kind):
-    return inspect.isclass(kind) and issubclass(kind, (beam.DoFn, beam.CombineFn))
-
-
 class RetryingRunner(direct_runner.BundleBasedDirectRunner):
     """Beam's runner that retries a bundle; a pipeline can be run again and again.
 
@@ -129,6 +146,6 @@ class RetryingRunner(direct_runner.BundleBasedDirectRunner):
         with monkeypatch.context() as patch:
             if getattr(self, "_replaced", None) is pipeline:
                 patch.setattr(direct_runner, "_get_transform_overrides", lambda _options: [])
-            patch.setattr(executor.TransformExecutor, "_MAX_RETRY_PER_BUNDLE", 10)
+            patch.setattr(executor.TransformExecutor, "_MAX_RETRY_PER_BUNDLE", 20)
             self._replaced = pipeline
             self.run_pipeline(pipeline, pipeline._options).wait_until_finish()

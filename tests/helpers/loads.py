@@ -1,13 +1,11 @@
-"""Corpora that somebody could write to hurt a run, of any size, and what a command costs on them."""
+"""Corpora that somebody could write to hurt a run, of any size."""
 
 import dataclasses
 import itertools
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from helpers.runs import jsonl, small_corpus
@@ -15,33 +13,6 @@ from helpers.runs import jsonl, small_corpus
 BUDGET = ["--epsilon=4", "--delta=1e-7", "--max_contributions=100", "--direct_num_workers=1"]
 POLICIES = ("paper", "plus")
 CHAIN = 100  # tokens of a post in `levels`
-
-
-class Cost(NamedTuple):
-    """What a process and its children took."""
-
-    cpu: float  # seconds
-    wall: float
-    memory: float  # MB, the largest process
-
-
-def measure(command: list[object]) -> Cost:
-    """Runs a command to its end. A small process in between reads its cost: a fork of a large one starts large."""
-    script = (
-        "import resource,subprocess,sys,time\n"
-        "start = time.perf_counter()\n"
-        "done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)\n"
-        "wall = time.perf_counter() - start\n"
-        "use = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
-        "sys.stderr.buffer.write(done.stderr if done.returncode else b'')\n"
-        "print(use.ru_utime + use.ru_stime, wall, use.ru_maxrss / 1e3)\n"
-        "sys.exit(done.returncode)\n"
-    )
-    words = [sys.executable, "-c", script, *map(str, command)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"failed: {' '.join(map(str, command))}\n{done.stderr}")
-    return Cost(*map(float, done.stdout.split()))
 
 
 def extraction(source: Path, output: Path, *flags: object) -> list[object]:

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers.blocks import ONE_CELL
-from helpers.loads import CHAIN, LOADS, background, extraction, measure
+from helpers.costs import measure
+from helpers.loads import CHAIN, LOADS, background, extraction
 from helpers.runs import extract, files, jsonl, small_corpus
 from scipy.stats import norm
 

@@ -102,7 +102,7 @@ class Faults:
 
         @functools.wraps(original)
         def wrapped(*args, **more):
-            round_ = None if function else getattr(args[0], "_round", None)
+            round_ = None if function else getattr(args[0], "_policy", None)
             owner = function or _name(type(args[0]))
             place = (owner, original.__name__, round_.n if round_ else 0, round_.number if round_ else 0)
             mode = faults._mode(place)

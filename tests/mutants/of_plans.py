@@ -35,8 +35,8 @@ PLANS = (
         edits=(
             Edit(
                 "transforms/policies/paper.py",
-                "return Cutoffs.fixed(Noise(round_.level.sigma), Strata(previous, round_.pruning), rho)",
-                "return Cutoffs.fixed(Noise(self.plan.sigma_star), Strata(previous, round_.pruning), rho)",
+                "return Cutoffs.fixed(Noise(self.level.sigma), Strata(previous, self.pruning), rho)",
+                "return Cutoffs.fixed(Noise(self.plan.sigma_star), Strata(previous, self.pruning), rho)",
             ),
         ),
         tests=("tests/transforms/test_reference.py::test_released_grams_are_identical[0-both]",),
@@ -94,8 +94,8 @@ PLANS = (
         edits=(
             Edit(
                 "transforms/policies/plus.py",
-                "rho = round_.level.rounds[round_.number].rho\n",
-                "rho = round_.level.rho\n",
+                "return Cutoffs.fixed(noise, strata, self.round.rho)\n",
+                "return Cutoffs.fixed(noise, strata, self.level.rho)\n",
             ),
         ),
         tests=("tests/transforms/test_reference_plus.py::test_released_grams_are_identical",),

@@ -11,8 +11,8 @@ PROGRAMS = (
         edits=(
             Edit(
                 "transforms/add_spurious_grams.py",
-                "        if len(first):\n            yield first\n",
-                "        yield first\n",
+                "            if len(level):\n                yield level\n",
+                "            yield level\n",
             ),
         ),
         tests=("tests/pipelines/test_stream.py::test_a_directory_for_each_window_with_a_release",),
@@ -152,7 +152,7 @@ PROGRAMS = (
         edits=(
             Edit(
                 "pipelines/compare.py",
-                "        check_apart(flags.output, noise_key=flags.noise_key, bad_records=flags.bad_records)\n",
+                "    check_apart(flags.output, noise_key=flags.noise_key, bad_records=flags.bad_records)\n",
                 "",
             ),
         ),
@@ -174,7 +174,7 @@ PROGRAMS = (
         name="stream_without_a_bound",
         why="`dpngram stream` with the default of one window leaves users in all windows; its guarantee says "
         "otherwise.",
-        edits=(Edit("pipelines/stream.py", "            bound_windows=True,\n", ""),),
+        edits=(Edit("pipelines/stream.py", "        bound_windows=True,\n", ""),),
         tests=("tests/pipelines/test_stream.py::test_the_program_bounds_windows",),
     ),
     Mutant(

@@ -19,8 +19,8 @@ RANDOMNESS = (
         edits=(
             Edit(
                 "transforms/noisy_threshold.py",
-                "    words = prf.encrypt(cells.digests) if cells.has_digests else prf.blocks(cells.keys, 0)\n",
-                "    words = np.frombuffer(__import__('os').urandom(16 * len(cells)), np.uint64).reshape(-1, 2)\n",
+                "    bits = prf.encrypt(cells.digests) if cells.has_digests else prf.blocks(cells.keys, 0)\n",
+                "    bits = np.frombuffer(__import__('os').urandom(16 * len(cells)), np.uint64).reshape(-1, 2)\n",
             ),
         ),
         tests=(_REFERENCE,),
@@ -118,9 +118,9 @@ RANDOMNESS = (
         "from the next.",
         edits=(
             Edit(
-                "transforms/policies/base.py",
-                "source.prf(purpose, self.n, self.number, window, binding)",
-                "source.prf(purpose, self.n, 0, window, binding)",
+                "transforms/randomness/noise_key.py",
+                "self.prf(purpose, level, round_number, window, binding)",
+                "self.prf(purpose, level, 0, window, binding)",
             ),
         ),
         tests=("tests/transforms/policies/test_base.py::test_rounds_and_levels_draw_apart",),
@@ -130,9 +130,9 @@ RANDOMNESS = (
         why="All levels draw with the name of the first: cells of two levels with one key share their noise.",
         edits=(
             Edit(
-                "transforms/policies/base.py",
-                "source.prf(purpose, self.n, self.number, window, binding)",
-                "source.prf(purpose, 1, self.number, window, binding)",
+                "transforms/randomness/noise_key.py",
+                "self.prf(purpose, level, round_number, window, binding)",
+                "self.prf(purpose, 1, round_number, window, binding)",
             ),
         ),
         tests=("tests/transforms/policies/test_base.py::test_rounds_and_levels_draw_apart", _REFERENCE),
@@ -144,8 +144,8 @@ RANDOMNESS = (
         edits=(
             Edit(
                 "transforms/keyed_dofn.py",
-                "self._round.draws(self._source, window_name(window), binding)",
-                'self._round.draws(self._source, b"global", binding)',
+                "(self._policy.n, self._policy.number, window_name(window), binding)",
+                '(self._policy.n, self._policy.number, b"global", binding)',
             ),
         ),
         tests=("tests/transforms/test_keyed_dofn.py::test_each_window_is_a_release_of_its_own[paper]",),
@@ -230,7 +230,7 @@ RANDOMNESS = (
     Mutant(
         name="keys_of_workers_not_compared_for_users",
         why="Posts that were named under two keys meet: one user is two.",
-        edits=(Edit("transforms/group_users.py", "        source.verify(int(piece.key_check))\n", ""),),
+        edits=(Edit("transforms/group_users.py", "        source.verify(piece.key_check)\n", ""),),
         tests=(f"{_KEYS_TESTS}::test_a_worker_with_another_key_is_found_out",),
     ),
     Mutant(
@@ -257,8 +257,8 @@ RANDOMNESS = (
         edits=(
             Edit(
                 "transforms/extract.py",
-                "return Randomness(key, self._release, application, settings_digest(self.settings()))",
-                "return Randomness(key, self._release, application, settings_digest(self.settings()) + "
+                "return Randomness(key, self._release, applied_label(pipeline), settings_digest(self.settings()))",
+                "return Randomness(key, self._release, applied_label(pipeline), settings_digest(self.settings()) + "
                 "key.load().hex())",
             ),
         ),

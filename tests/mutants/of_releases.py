@@ -74,10 +74,10 @@ RELEASES = (
         "depends on exact counts of others.",
         edits=(
             Edit(
-                "transforms/validity_filter.py",
-                "np.repeat(previous.find(block.grams), np.diff(block.gram_start))",
-                "np.repeat(np.where(np.diff(block.gram_start) > 1, previous.find(block.grams), -1), "
-                "np.diff(block.gram_start))",
+                "transforms/blocks/candidates.py",
+                "np.repeat(level.find(self.grams), np.diff(self.gram_start))",
+                "np.repeat(np.where(np.diff(self.gram_start) > 1, level.find(self.grams), -1), "
+                "np.diff(self.gram_start))",
             ),
         ),
         tests=(_REFERENCE,),
@@ -85,7 +85,7 @@ RELEASES = (
     Mutant(
         name="spurious_grams_left_out",
         why="Only grams that somebody has are released: each of them tells that it has a user.",
-        edits=(Edit(_SPURIOUS, "    kept = ~np.isin(zero, taken)\n", "    kept = np.zeros(len(zero), bool)\n"),),
+        edits=(Edit(_SPURIOUS, "    is_zero = ~np.isin(zero, taken)\n", "    is_zero = np.zeros(len(zero), bool)\n"),),
         tests=(_REFERENCE,),
         attack="gap",
     ),
@@ -97,8 +97,8 @@ RELEASES = (
         edits=(
             Edit(
                 "transforms/policies/cutoffs.py",
-                "self.strata.draw(self.noise.zero_probability(self.floor), walk)",
-                "self.strata.draw(self.noise.zero_probability(self.floor) / 2, walk)",
+                "self.strata.draw(self.noise.zero_probability(self.floor), draw)",
+                "self.strata.draw(self.noise.zero_probability(self.floor) / 2, draw)",
             ),
         ),
         tests=("tests/transforms/policies/test_cutoffs.py::test_zero_cells_follow_the_law_of_noise",),
@@ -173,8 +173,8 @@ RELEASES = (
         edits=(
             Edit(
                 _SPURIOUS,
-                "    taken = np.concatenate([released.keys, *(part.taken for part in parts)])\n",
-                "    taken = released.keys\n",
+                "    taken = np.concatenate([earlier.keys, *(part.taken for part in parts)])\n",
+                "    taken = earlier.keys\n",
             ),
         ),
         tests=(_REFERENCE,),
@@ -186,8 +186,8 @@ RELEASES = (
         edits=(
             Edit(
                 _SPURIOUS,
-                "    if any(int(part.walk) != int(name_zero_cells(zero)) for part in parts):\n",
-                "    if not len(cut.size):\n",
+                "    if any(part.zero_cells_name != name_zero_cells(zero) for part in parts):\n",
+                "    if not len(cutoffs.size):\n",
             ),
         ),
         tests=("tests/transforms/test_add_spurious_grams.py::test_walks_that_disagree_stop_the_run",),
@@ -196,7 +196,13 @@ RELEASES = (
         name="a_walk_for_all_windows_of_a_bundle",
         why="Windows whose shards take turns in one bundle share zero cells, and so their draws: two releases with one "
         "noise.",
-        edits=(Edit("transforms/noisy_threshold.py", "self._names != names or any", "self._cut is None or any"),),
+        edits=(
+            Edit(
+                "transforms/noisy_threshold.py",
+                "return same_names and self.previous is previous and",
+                "return self.previous is previous and",
+            ),
+        ),
         tests=("tests/transforms/test_noisy_threshold.py::test_shards_of_a_bundle_share_their_walk_and_no_other",),
     ),
     Mutant(
@@ -204,7 +210,11 @@ RELEASES = (
         why="Zero cells of another level's V_k are taken for this one's: what users have and what nobody has follow "
         "other laws.",
         edits=(
-            Edit("transforms/noisy_threshold.py", "self._names != names or any", "self._names != names or not any"),
+            Edit(
+                "transforms/noisy_threshold.py",
+                "self.previous is previous and self.earlier is earlier",
+                "bool(self.window)",
+            ),
         ),
         tests=("tests/transforms/test_noisy_threshold.py::test_shards_of_a_bundle_share_their_walk_and_no_other",),
     ),
@@ -223,7 +233,7 @@ RELEASES = (
         edits=(
             Edit(
                 "transforms/policies/cutoffs.py",
-                "binomial(words[s : s + 1], int(rest[s]), float(chance[s]))",
+                "binomial(bits[s : s + 1], int(rest[s]), float(chance[s]))",
                 "round(int(rest[s]) * float(chance[s]))",
             ),
         ),

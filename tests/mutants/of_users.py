@@ -16,7 +16,7 @@ USERS = (
         edits=(
             Edit(
                 _CONTRIBUTION,
-                "    first = np.append(True, user[1:] != user[:-1])[: len(user)]\n",
+                "    first = run_starts(user)\n",
                 "    first = np.ones(len(user), bool)\n",
             ),
         ),
@@ -122,9 +122,9 @@ USERS = (
         "on the other, and removing one changes the histogram by more than a user's vector.",
         edits=(
             Edit(
-                "transforms/prepare_posts.py",
-                "    return user.encode() if isinstance(user, str) else user, text\n",
-                "    return user.lower().encode() if isinstance(user, str) else user, text\n",
+                "transforms/document_form.py",
+                "        return user.encode() if isinstance(user, str) else user, text\n",
+                "        return user.lower().encode() if isinstance(user, str) else user, text\n",
             ),
         ),
         tests=("tests/transforms/test_prepare_posts.py::test_users_are_told_apart_by_their_bytes",),
@@ -135,9 +135,9 @@ USERS = (
         "each of them decides what the others give.",
         edits=(
             Edit(
-                "transforms/prepare_posts.py",
-                "    if not isinstance(user, (str, bytes)) or (not user and not user_per_document):\n",
-                "    if not isinstance(user, (str, bytes)):\n",
+                "transforms/document_form.py",
+                "        if not isinstance(user, (str, bytes)) or (not user and not self.user_per_document):\n",
+                "        if not isinstance(user, (str, bytes)):\n",
             ),
         ),
         tests=("tests/transforms/test_prepare_posts.py::test_documents_that_cannot_be_used_are_left_out",),
@@ -147,9 +147,9 @@ USERS = (
         why="Where every document is a user, cutting it into sentences makes several users of one.",
         edits=(
             Edit(
-                "transforms/extract.py",
-                "        if sentences and user_per_document:\n",
-                "        if not plan.levels:\n",
+                "transforms/prepare_posts.py",
+                "    if sentences and form.user_per_document:\n",
+                "    if not name:\n",
             ),
         ),
         tests=("tests/pipelines/launch/test_input_flags.py::test_flags_that_cannot_be",),
@@ -180,7 +180,7 @@ USERS = (
         edits=(
             Edit(
                 "transforms/policies/plus.py",
-                "np.full(len(users), FULL_BUDGET) if round_.n == 1 else users.budget",
+                "np.full(len(users), FULL_BUDGET) if self.n == 1 else users.budget",
                 "np.full(len(users), FULL_BUDGET)",
             ),
         ),
@@ -209,8 +209,8 @@ USERS = (
         edits=(
             Edit(
                 "transforms/policies/budgets.py",
-                "    weight = (np.take(scale, user) * factors.astype(np.float64)).astype(np.int64)\n",
-                "    weight = np.rint(np.take(scale, user) * factors.astype(np.float64)).astype(np.int64)\n",
+                "    weight = (np.take(scale, user) * guides.astype(np.float64)).astype(np.int64)\n",
+                "    weight = np.rint(np.take(scale, user) * guides.astype(np.float64)).astype(np.int64)\n",
             ),
         ),
         tests=(f"{_BUDGETS}::test_no_user_spends_more_than_its_share_of_the_allowance",),

@@ -21,8 +21,7 @@ from scipy.stats import norm
 
 from dpngram.accounting import plan_extraction
 from dpngram.pipelines.io import parsing
-from dpngram.pipelines.io.lines import RANGE_BYTES, ByteRange, read_pieces
-from dpngram.pipelines.io.reading import is_damage
+from dpngram.pipelines.io.lines import RANGE_BYTES, ByteRange, is_damage, read_pieces
 from dpngram.transforms.blocks.posts import PostBlock, split_posts
 from dpngram.transforms.randomness.prf import Prf
 from dpngram.transforms.sum_cells import RunningSum

@@ -9,7 +9,11 @@ __all__ = ["conclude_plan", "explain_plan", "guarantee_in_words", "tabulate_plan
 
 
 def guarantee_in_words(plan: ExtractionPlan) -> str:
-    """One sentence that a manifest or report can carry."""
+    """One sentence that a manifest or report can carry.
+
+    Args:
+        plan: the plan of the release.
+    """
     windows = "" if plan.windows == 1 else f" taking part in at most {plan.windows} windows"
     return (
         f"User-level ({plan.epsilon:g}, {plan.delta:g})-differential privacy: adding or removing all the data of "
@@ -19,7 +23,11 @@ def guarantee_in_words(plan: ExtractionPlan) -> str:
 
 
 def explain_plan(plan: ExtractionPlan) -> str:
-    """What is protected, what each level spends, what an attacker may see; plain English."""
+    """What is protected, what each level spends, what an attacker may see; plain English.
+
+    Args:
+        plan: the plan of the release.
+    """
     noise_delta = plan.delta - plan.windows * plan.threshold_delta
     paragraphs = [
         "What is protected. " + guarantee_in_words(plan),

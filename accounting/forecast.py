@@ -74,7 +74,11 @@ def users_needed_table(plan: ExtractionPlan) -> list[dict[str, Any]]:
 
 
 def plan_document(plan: ExtractionPlan) -> dict[str, Any]:
-    """The plan as `ExtractionPlan.to_json` writes it, with `users_needed_table` among its derived figures."""
+    """The plan as `ExtractionPlan.to_json` writes it, with `users_needed_table` among its derived figures.
+
+    Args:
+        plan: the plan of the release.
+    """
     document: dict[str, Any] = json.loads(plan.to_json())
     document["derived"]["users_needed"] = users_needed_table(plan)
     return document

@@ -33,17 +33,32 @@ _MILLS_MIN = -5.0
 
 
 def gaussian_delta(epsilon: float, sigma: float) -> float:
-    """The smallest delta for which noise N(0, sigma^2) is (epsilon, delta)-DP, rounded up."""
+    """The smallest delta for which noise N(0, sigma^2) is (epsilon, delta)-DP, rounded up.
+
+    Args:
+        epsilon: the privacy loss, from 1e-6 to 1e4.
+        sigma: the standard deviation of the noise, for queries that one user changes by norm 1.
+    """
     return delta_bound(check_epsilon(epsilon), check_sigma(sigma))
 
 
 def gaussian_sigma(epsilon: float, delta: float) -> float:
-    """The smallest sigma that is (epsilon, delta)-DP at sensitivity 1, rounded up."""
+    """The smallest sigma that is (epsilon, delta)-DP at sensitivity 1, rounded up.
+
+    Args:
+        epsilon: the privacy loss, from 1e-6 to 1e4.
+        delta: the failure probability, below 1.
+    """
     return sigma_for(check_epsilon(epsilon), check_delta(delta))
 
 
 def gaussian_epsilon(sigma: float, delta: float) -> float:
-    """The smallest epsilon >= 0 for which noise N(0, sigma^2) is (epsilon, delta)-DP, rounded up."""
+    """The smallest epsilon >= 0 for which noise N(0, sigma^2) is (epsilon, delta)-DP, rounded up.
+
+    Args:
+        sigma: the standard deviation of the noise, for queries that one user changes by norm 1.
+        delta: the failure probability, below 1.
+    """
     sigma, delta = check_sigma(sigma), check_delta(delta)
     if delta_bound(0.0, sigma) <= delta:
         return 0.0
@@ -58,6 +73,10 @@ def compose_sigmas(sigmas: Iterable[float]) -> float:
 
     Proposition 2 of the paper (Dong, Roth & Su, "Gaussian Differential Privacy", 2019):
     1/sigma^2 is the sum of the 1/sigma_k^2. A smaller sigma is the less private one, so down is safe.
+
+    Args:
+        sigmas: the standard deviations of several Gaussian queries, each of sensitivity 1; without any, the answer is
+            infinite.
     """
     checked = [check_sigma(sigma) for sigma in sigmas]
     if not checked:

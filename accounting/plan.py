@@ -31,7 +31,12 @@ FORMAT_VERSION = 1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RoundPlan:
-    """One query of a level: its share of the level's budget, and at level 1 its threshold."""
+    """One query of a level.
+
+    Args:
+        share: the part of the level's budget.
+        rho: the threshold; at level 1 only, since later ones follow from the release.
+    """
 
     share: float
     rho: float | None = None
@@ -44,12 +49,20 @@ class RoundPlan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LevelPlan:
-    """What one level may spend, and in which rounds."""
+    """What one level may spend, and in which rounds.
+
+    Args:
+        n: the length of the grams.
+        share: the part of the budget.
+        sigma: the standard deviation of the noise.
+        max_contributions: the most distinct grams that a user gives; None for all of a user's grams.
+        rounds: the queries of the level.
+    """
 
     n: int
     share: float
     sigma: float
-    max_contributions: int | None  # None: all of a user's grams
+    max_contributions: int | None
     rounds: tuple[RoundPlan, ...]
 
     def __post_init__(self) -> None:
@@ -86,6 +99,14 @@ class ExtractionPlan:
 
         delta_G(epsilon) + d <= delta         (a user is added)
         delta_G(epsilon + ln(1 - d)) <= delta (a user is removed).
+
+    Args:
+        policy: a name from `POLICIES`.
+        epsilon, delta: the guarantee for one user, over all windows.
+        eta: the accepted share of spurious grams.
+        windows: how many releases one user may take part in.
+        threshold_delta: d for one release.
+        levels: one for each length, from 1 on.
     """
 
     policy: str

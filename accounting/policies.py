@@ -24,6 +24,8 @@ class PolicySpec:
     individual_budgets: bool
     # True: the expected number of spurious grams is at most eta * |S_k|. False: thresholds aim at that share.
     eta_is_bound: bool
+    # True: V_k must be the paper's, pruned on both sides.
+    both_sides_only: bool
     # The part of delta for tokens that only one user has; the rest pays for the noise.
     token_share: float
     # The default ratio between neighbouring levels: of sigma_k (separate budgets), or of 1/sqrt(share_k).
@@ -44,6 +46,7 @@ POLICIES = {
             summary="each level has its own noise, and every user may give up to the cap at each",
             individual_budgets=False,
             eta_is_bound=True,
+            both_sides_only=False,
             token_share=0.5,
             decay=1.0,
         ),
@@ -54,6 +57,7 @@ POLICIES = {
             "nor certain; thresholds follow from noisy tallies of similar grams",
             individual_budgets=True,
             eta_is_bound=False,
+            both_sides_only=True,
             token_share=0.05,
             decay=0.8**-0.5,
             round_shares=((0.05, 0.25, 0.7), (0.15, 0.85)),

@@ -29,6 +29,12 @@ def first_level_threshold(sigma: float, max_contributions: int, delta: float, *,
 
     The paper prints Phi^-1((1 - delta)^(1/t)), which is infinite once delta/t falls below 1e-16;
     the upper tail is computed here from log1p and expm1 and stays exact.
+
+    Args:
+        sigma: the noise of level 1.
+        max_contributions: Delta_1, the most tokens that a user gives.
+        delta: the accepted probability that a token which only one user has is released.
+        weight: the L2 norm of what a user gives.
     """
     sigma, delta = check_sigma(sigma), check_delta(delta)
     check_number("weight", weight, 0.0, 1.0, low_open=True)
@@ -43,17 +49,34 @@ def level_threshold(sigma: float, eta: float, previous: int, valid: int) -> floa
 
     Any value is private (Section 2.1 of the paper: rho_2, ..., rho_T do not enter the guarantee);
     this one keeps the expected number of spurious grams at or below eta * min(|S_{k-1}|, |V_k|).
+
+    Args:
+        sigma: the noise of the level.
+        eta: the accepted share of spurious grams.
+        previous: |S_{k-1}|.
+        valid: |V_k|.
     """
     return _raise(-sigma * float(special.ndtri(_tail(eta, previous, valid))))
 
 
 def spurious_probability(sigma: float, rho: float) -> float:
-    """Pr[N(0, sigma^2) > rho]: the chance of a valid gram that nobody has."""
+    """Pr[N(0, sigma^2) > rho]: the chance of a valid gram that nobody has.
+
+    Args:
+        sigma: the noise of the level.
+        rho: its threshold.
+    """
     return float(special.ndtr(-rho / sigma))
 
 
 def expected_spurious(sigma: float, rho: float, valid: int) -> float:
-    """Proposition 1 of the paper: at most |V_k| * Phi(-rho_k/sigma_k) spurious grams are expected."""
+    """Proposition 1 of the paper: at most |V_k| * Phi(-rho_k/sigma_k) spurious grams are expected.
+
+    Args:
+        sigma: the noise of the level.
+        rho: its threshold.
+        valid: |V_k|.
+    """
     return valid * spurious_probability(sigma, rho)
 
 

@@ -81,7 +81,13 @@ class UnionPlan:
 
 
 def plan_union_all(*, epsilon: float, delta: float, max_n: int, max_contributions: int) -> UnionPlan:
-    """DPSU-all: the grams of all lengths are items of one union, Delta = T * Delta_0."""
+    """DPSU-all: the grams of all lengths are items of one union, Delta = T * Delta_0.
+
+    Args:
+        epsilon, delta: the guarantee for one user.
+        max_n: T, the length of the longest n-gram.
+        max_contributions: Delta_0; a user gives at most T times as many grams, of all lengths together.
+    """
     lengths = tuple(range(1, check_integer("max_n", max_n, 1, MAX_N) + 1))
     cap = check_integer("max_contributions", max_contributions, 1, MAX_CONTRIBUTIONS)
     return _plan(epsilon, delta, [lengths], max_n * cap)
@@ -94,13 +100,25 @@ def plan_union_even(
 
     `as_printed` gives every threshold half of delta by itself, which is what the paper's printed rows fit. That plan
     spends (T + 1)/2 times delta, and says so in `delta_spent`.
+
+    Args:
+        epsilon, delta: the guarantee for one user, over all lengths.
+        max_n: T, the length of the longest n-gram.
+        max_contributions: the most grams of each length that a user gives.
+        as_printed: see above.
     """
     lengths: list[tuple[int, ...]] = [(n,) for n in range(1, check_integer("max_n", max_n, 1, MAX_N) + 1)]
     return _plan(epsilon, delta, lengths, max_contributions, as_printed=as_printed)
 
 
 def plan_union_single(*, epsilon: float, delta: float, n: int, max_contributions: int) -> UnionPlan:
-    """DPSU-single: the whole budget on the grams of length n."""
+    """DPSU-single: the whole budget on the grams of length n.
+
+    Args:
+        epsilon, delta: the guarantee for one user.
+        n: the length of the grams.
+        max_contributions: the most grams that a user gives.
+    """
     return _plan(epsilon, delta, [(check_integer("n", n, 1, MAX_N),)], max_contributions)
 
 

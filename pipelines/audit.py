@@ -28,7 +28,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 from dpngram.accounting import POLICIES
 from dpngram.accounting.parameters import check_choice, check_integer, check_number
-from dpngram.pipelines.io.release_files import MANIFEST, read_manifest, read_rows, write_whole
+from dpngram.pipelines.io.release_files import MANIFEST, read_manifest, read_rows
 from dpngram.pipelines.io.writing import WriteRelease, WriteWindows
 from dpngram.pipelines.launch.extraction_flags import screen_flags
 from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser
@@ -39,6 +39,7 @@ from dpngram.pipelines.pages.figures import CHART_STYLE, Series, line_chart
 from dpngram.pipelines.pages.page import render, section, table
 from dpngram.pipelines.research.attacks import ATTACKS, Attack, Finding, Release
 from dpngram.transforms import DocumentBlock, ExtractLevels
+from dpngram.transforms.whole_files import write_whole
 
 __all__ = ["run", "run_attack"]
 

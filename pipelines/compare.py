@@ -15,7 +15,6 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from dpngram.accounting import ParameterError
 from dpngram.accounting.parameters import check_integer
 from dpngram.pipelines.io.reading import CheckRecords
-from dpngram.pipelines.io.release_files import read_whole, write_whole
 from dpngram.pipelines.launch.extraction_flags import extraction_arguments, extraction_flags, screen_flags
 from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser, guarantee_flags
 from dpngram.pipelines.launch.input_flags import (
@@ -42,6 +41,7 @@ from dpngram.pipelines.research.results import (
 )
 from dpngram.pipelines.research.systems import SWEEPS, SYSTEMS, Comparison, plan_comparison
 from dpngram.transforms.baselines.compare_systems import CompareSystems
+from dpngram.transforms.whole_files import read_whole, write_whole
 
 __all__ = ["EXACT_DIRECTORY", "compare_files", "run"]
 

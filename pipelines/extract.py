@@ -89,6 +89,7 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         **extraction_arguments(flags, size),
         user_per_document=not input_format.reader.has_users,
         checkpoints=None if flags.noise_key is None else flags.output,
+        offline=dry_run,
     )
     if not dry_run and not prepare_output(
         flags.output, plan, extract.settings(), flags.output_format, overwrite=flags.overwrite, resume=flags.resume

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from apache_beam.io.filesystems import FileSystems
 
-from dpngram.pipelines.io.release_files import REPORT, read_manifest, read_rows, write_whole
+from dpngram.pipelines.io.release_files import REPORT, read_manifest, read_rows
 from dpngram.pipelines.launch.flags import OneLineParser, print_error
 from dpngram.pipelines.pages.release_page import render_report
+from dpngram.transforms.whole_files import write_whole
 
 __all__ = ["run", "write_report"]
 

@@ -22,6 +22,7 @@ from dpngram.accounting.parameters import check_choice, check_number
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.io.polling import PollFiles
 from dpngram.pipelines.io.writing import WriteWindows
+from dpngram.pipelines.launch.dataflow import is_dry_run
 from dpngram.pipelines.launch.extraction_flags import (
     extraction_arguments,
     extraction_flags,
@@ -60,6 +61,7 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         plan,
         **extraction_arguments(flags),
         bound_windows=True,
+        offline=is_dry_run(options),
     )
     fields = (flags.user_field, flags.text_field, flags.time_field)
     stream_messages(messages, fields, window, flags.output, plan, extract, flags.output_format)

@@ -43,6 +43,10 @@ class ExtractRound(beam.PTransform):
 
     Privacy: the round's part of the plan's budget, see `RoundPolicy`. A round sees what earlier rounds of its level
     released, and its noise is independent of theirs. Windowing: one release per window.
+
+    Args:
+        policy: the round, see `make_rounds`.
+        context: the key and what was released before, see `ReleaseContext`.
     """
 
     def __init__(self, policy: RoundPolicy, context: ReleaseContext) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 from apache_beam.io.filesystems import FileSystems
 
 from dpngram.accounting import ExtractionPlan, ParameterError, plan_document
-from dpngram.pipelines.io.release_files import MANIFEST, is_ours, read_manifest, read_whole, rows_path, without_plan
+from dpngram.pipelines.io.release_files import MANIFEST, is_ours, read_manifest, rows_path, without_plan
+from dpngram.transforms.whole_files import read_whole
 
 __all__ = ["drop_checkpoints", "prepare_output"]
 

@@ -4,15 +4,14 @@ Names are made from `OUTPUT_FORMATS`, so that every file of ours is known as one
 stay beside a new manifest.
 """
 
-import contextlib
 import json
 import re
-import secrets
 from typing import Any, TypedDict
 
 from apache_beam.io.filesystems import FileSystems
 
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
+from dpngram.transforms.whole_files import read_whole
 
 __all__ = [
     "MANIFEST",
@@ -26,11 +25,9 @@ __all__ = [
     "is_ours",
     "read_manifest",
     "read_rows",
-    "read_whole",
     "rows_name",
     "rows_path",
     "without_plan",
-    "write_whole",
 ]
 
 MANIFEST = "manifest.json"
@@ -108,25 +105,6 @@ def rows_path(directory: str, name: Any) -> str:
     if not isinstance(name, str) or not re.fullmatch(_rows_pattern(), name):
         raise ValueError("a manifest must name files of its own release")
     return str(FileSystems.join(directory, name))
-
-
-def write_whole(path: str, data: bytes) -> None:
-    """Writes under another name first: the final name appears only with all of its bytes."""
-    temporary = f"{path}.{secrets.token_hex(8)}.tmp"
-    try:
-        with FileSystems.create(temporary, compression_type="uncompressed") as file:
-            file.write(data)
-        FileSystems.rename([temporary], [path])
-    except Exception:
-        with contextlib.suppress(Exception):  # it may not be there; the first error is the one to tell
-            FileSystems.delete([temporary])
-        raise
-
-
-def read_whole(path: str) -> bytes:
-    """All bytes of a file."""
-    with FileSystems.open(path, compression_type="uncompressed") as file:
-        return bytes(file.read())
 
 
 def read_manifest(directory: str) -> Manifest:

@@ -24,16 +24,15 @@ from dpngram.pipelines.io.release_files import (
     ManifestLevel,
     ManifestWindow,
     OfWindow,
-    read_whole,
     rows_name,
     without_plan,
-    write_whole,
 )
 from dpngram.transforms import GramTable
 from dpngram.transforms.beam_workarounds import as_side
 from dpngram.transforms.blocks.grams import EMPTY_TABLE, empty_table
 from dpngram.transforms.messages import Message
 from dpngram.transforms.randomness.noise_key import NoiseKeyError
+from dpngram.transforms.whole_files import read_whole, write_whole
 
 __all__ = ["WriteRelease", "WriteWindows"]
 

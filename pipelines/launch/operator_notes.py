@@ -6,7 +6,8 @@ from typing import Any
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import MetricsFilter
 
-from dpngram.pipelines.io.release_files import OPERATOR_NOTES, write_whole
+from dpngram.pipelines.io.release_files import OPERATOR_NOTES
+from dpngram.transforms.whole_files import write_whole
 
 __all__ = ["read_counters", "write_operator_notes"]
 

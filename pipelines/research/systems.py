@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dpngram.accounting import (
+    POLICIES,
     ExtractionPlan,
     ParameterError,
     UnionPlan,
@@ -202,7 +203,7 @@ def _system_row(system: str, base: dict[str, Any], as_printed: bool) -> Row:
         lengths = range(1, check_integer("max_n", union.pop("max_n"), 1, 64) + 1)
         plans = tuple(plan_union_single(**union, n=n) for n in lengths)
     else:
-        plans = (plan_extraction(**base, policy="plus" if system == "plus" else "paper"),)
+        plans = (plan_extraction(**base, policy=_SWEPT.get(system, "paper")),)
     known = union if system.startswith("dpsu") else base
     return Row(
         system=system,
@@ -215,14 +216,15 @@ def _system_row(system: str, base: dict[str, Any], as_printed: bool) -> Row:
 
 def _swept_row(system: str, parameter: str, value: Any, base: dict[str, Any]) -> Row:
     pruning = check_choice("pruning", value, PRUNINGS) if parameter == "pruning" else "both"
-    if pruning != "both" and system == "plus":
-        raise ParameterError("sweep of pruning must be of dpne: plus needs both-side pruning.")
+    policy = _SWEPT[system]
+    if pruning != "both" and POLICIES[policy].both_sides_only:
+        raise ParameterError(f"sweep of pruning must be of dpne: {policy} needs both-side pruning.")
     changed = base if parameter == "pruning" else {**base, parameter: value}
     return Row(
         system=system,
         title=f"{SYSTEMS[system]}, {SWEEPS[parameter]} = {value}",
         pruning=pruning,
-        plans=(plan_extraction(**changed, policy=_SWEPT[system]),),
+        plans=(plan_extraction(**changed, policy=policy),),
         parameters=tuple(changed.items()),
     )
 

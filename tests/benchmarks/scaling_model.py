@@ -1,17 +1,17 @@
 """A model of what moves between workers, and of their memory, for docs/scaling.md.
 
 Constants are measured (tests/benchmarks/blocks.py; docs/scaling.md has the tables), for text in words: tokens that
-follow Heaps' law, policy `plus`, nine levels. tests/pipelines/test_scaling.py compares the model with real blocks.
+follow Heaps' law, policy `plus`, nine levels. tests/pipelines/launch/test_scaling.py compares it with real blocks.
 """
 
 import dataclasses
 import math
 
 from dpngram.pipelines.launch.scaling import default_shards
+from dpngram.transforms.context import histogram_shards
 
 __all__ = ["Estimate", "Workload", "estimate"]
 
-_BLOCKS_PER_HISTOGRAM_SHARD = 8  # as in transforms/extract.py
 # Distinct words among t tokens: Heaps' law. Within 25 % of English posts and of `dpngram synth`, t from 1e3 to 5e5.
 _HEAPS = (5.0, 0.69)
 # Encoded bytes (LZ4 where it pays): of a block as such, and of each post, user, token, and word of its dictionary.
@@ -72,7 +72,7 @@ def estimate(work: Workload, shards: int | None = None) -> Estimate:
     pieces = readers * shards
     block = tokens / shards
     cells = _CELLS * tokens
-    per_piece = cells / (shards * -(-shards // _BLOCKS_PER_HISTOGRAM_SHARD) * work.rounds)
+    per_piece = cells / (shards * histogram_shards(shards) * work.rounds)
     later = work.levels - 1
     bound = (_CANDIDATES["user"] * work.users + _POSTING * tokens) * later
     left = _CANDIDATES["token"] + _CANDIDATES["growth"] * max(math.log10(work.users / 2e4), 0.0)

@@ -10,7 +10,7 @@ from dpngram.accounting import POLICIES, ParameterError
 from dpngram.pipelines import template
 from dpngram.pipelines.extract import make_parser
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
-from dpngram.pipelines.io.reading import INPUT_FORMATS
+from dpngram.pipelines.io.input_formats import INPUT_FORMATS
 from dpngram.pipelines.launch.flags import plan_from_flags
 from dpngram.pipelines.template import command_line, launch, template_metadata
 

@@ -196,8 +196,7 @@ BLOCK = CellBlock(
     token_offsets=np.array([0, 3, 3, 9]),
     token_bytes=np.frombuffer(b"abcdefghi", np.uint8),
 ).to_bytes()
-header_end = BLOCK.index(b"]]]") + 3
-document = json.loads(BLOCK[12:header_end])
+document = json.loads(BLOCK[12 : 12 + int.from_bytes(BLOCK[8:12], "little")])
 
 
 def with_header(value):

@@ -4,7 +4,7 @@ import abc
 import dataclasses
 from typing import ClassVar
 
-from dpngram.accounting import ExtractionPlan, LevelPlan, RoundPlan
+from dpngram.accounting import ExtractionPlan, LevelPlan, ParameterError, RoundPlan
 from dpngram.transforms.blocks.candidates import CandidateBlock, open_candidates
 from dpngram.transforms.blocks.columns import Array
 from dpngram.transforms.blocks.levels import Level
@@ -61,6 +61,10 @@ class RoundPolicy(abc.ABC):
 
     def __post_init__(self) -> None:
         Noise(self.level.sigma)  # refuses noise beyond exact sums here rather than on a worker
+        if self.pruning != "both" and self.plan.spec.both_sides_only:
+            raise ParameterError(
+                f"pruning must be both with policy {self.plan.policy}, got {self.pruning!r}; policy paper takes it."
+            )
 
     @property
     def level(self) -> LevelPlan:

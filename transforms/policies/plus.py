@@ -11,7 +11,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpngram.accounting import ParameterError
 from dpngram.transforms.blocks.candidates import CandidateBlock
 from dpngram.transforms.blocks.columns import Array
 from dpngram.transforms.blocks.levels import Level, unpack_keys
@@ -39,11 +38,6 @@ class PlusRound(RoundPolicy):
     """
 
     changes_users: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.pruning != "both":
-            raise ParameterError(f"pruning must be both with policy plus, got {self.pruning!r}; policy paper takes it.")
 
     def allow(self, users: Users) -> Users:
         budget = np.full(len(users), FULL_BUDGET) if self.n == 1 else users.budget

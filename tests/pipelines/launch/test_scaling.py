@@ -1,16 +1,13 @@
 """The model of docs/scaling.md against blocks as they really are."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
+from benchmarks import blocks
+from benchmarks.scaling_model import Workload, estimate
 
-from dpngram.pipelines.launch.scaling import Workload, default_shards, estimate
+from dpngram.pipelines.launch.scaling import default_shards
 
-ROOT = Path(__file__).resolve().parents[3]
-SPEC = importlib.util.spec_from_file_location("blocks", ROOT / "tests" / "benchmarks" / "blocks.py")
-blocks = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(blocks)
 TOLERANCE = 0.3  # as docs/scaling.md states
 
 
@@ -44,7 +41,7 @@ def test_model_and_blocks_of_the_synthetic_corpus(users, shards):
 
 
 def test_model_and_blocks_of_english_posts():
-    data = ROOT.parent / "shared" / "data"
+    data = Path(__file__).resolve().parents[4] / "shared" / "data"
     if not (data / "reddit_posts.jsonl.gz").exists():
         pytest.skip("needs the English posts: put reddit_posts.jsonl.gz into ../shared/data beside the checkout")
     ratios = compare(blocks.measure(blocks.english(data), blocks.PLAN, shards=32), 32)

@@ -17,6 +17,7 @@ SPEC = PolicySpec(
     summary="every user gives one gram at each level, with all the weight",
     individual_budgets=False,
     eta_is_bound=True,
+    both_sides_only=False,
     token_share=0.5,
     decay=1.0,
 )

@@ -9,7 +9,6 @@ was known before.
 Each release is (epsilon, delta)-differentially private by its plan; both together cost the sum of the two.
 """
 
-import dataclasses
 import json
 import sys
 
@@ -26,11 +25,11 @@ from dpngram.transforms import (
     GroupUsers,
     NoisyThreshold,
     PreparePosts,
-    Randomness,
     ReleaseContext,
     SumCells,
     ValidityFilter,
     VocabularyLevel,
+    make_randomness,
     make_rounds,
 )
 
@@ -39,17 +38,20 @@ VOCABULARY = ["see", "you", "tomorrow", "thank"]
 
 
 class HistogramOfWords(beam.PTransform):
-    """Documents -> PCollection[GramTable]: how many users say which word. Level 1 of Algorithm 1, nothing else."""
+    """Documents -> PCollection[GramTable]: level 1 of Algorithm 1, nothing else.
+
+    A word weighs, up to the noise, the sum over its users of 1/sqrt(number of words that the user gives).
+    """
 
     def __init__(self, plan: ExtractionPlan, noise_key: str) -> None:
         super().__init__()
-        settings = {"plan": dataclasses.asdict(plan), "tokenizer": "words"}
-        self._randomness = Randomness.named(noise_key, application="HistogramOfWords", settings=settings)
+        self._plan, self._noise_key = plan, noise_key
         self._policy = make_rounds(plan)[0][0]  # level 1, its first round: policy paper has one
 
     def expand(self, documents):
-        users = documents | PreparePosts("words", self._randomness) | GroupUsers(self._randomness)
-        context = ReleaseContext.begin(users | BindRelease(self._randomness), self._randomness)
+        randomness = make_randomness(documents.pipeline, self._plan, {"tokenizer": "words"}, self._noise_key)
+        users = documents | PreparePosts("words", randomness) | GroupUsers(randomness)
+        context = ReleaseContext.begin(users | BindRelease(randomness), randomness)
         _, cells = users | ClipAndWeight(self._policy, context)  # what each user gives, by block
         return (
             cells
@@ -68,17 +70,17 @@ class PhrasesOfVocabulary(beam.PTransform):
 
     def __init__(self, plan: ExtractionPlan, noise_key: str, vocabulary: list[str]) -> None:
         super().__init__()
-        settings = {"plan": dataclasses.asdict(plan), "tokenizer": "words", "vocabulary": vocabulary}
-        self._randomness = Randomness.named(noise_key, application="PhrasesOfVocabulary", settings=settings)
+        self._plan, self._noise_key, self._vocabulary = plan, noise_key, vocabulary
         self._policy = make_rounds(plan)[1][0]  # level 2
-        self._vocabulary = vocabulary
 
     def expand(self, documents):
-        users = documents | PreparePosts("words", self._randomness) | GroupUsers(self._randomness)
-        binding = users | BindRelease(self._randomness)
-        words = binding | VocabularyLevel(self._vocabulary, self._randomness)  # S_1
-        context = ReleaseContext.begin(binding, self._randomness).after_level(words)
-        _, phrases = users | ValidityFilter(context) | ExtractRound(self._policy, context)  # S_2
+        settings = {"tokenizer": "words", "vocabulary": self._vocabulary}
+        randomness = make_randomness(documents.pipeline, self._plan, settings, self._noise_key)
+        users = documents | PreparePosts("words", randomness) | GroupUsers(randomness)
+        binding = users | BindRelease(randomness)
+        words = binding | VocabularyLevel(self._vocabulary, randomness)  # S_1
+        context = ReleaseContext.begin(binding, randomness).after_vocabulary(words)
+        _, phrases = users | ValidityFilter(self._policy, context) | ExtractRound(self._policy, context)  # S_2
         return phrases | DecodeGrams(words | "Words" >> DecodeGrams())
 
 

@@ -5,7 +5,7 @@ them; examples/parts.py uses them one by one.
 """
 
 from dpngram.transforms.add_spurious_grams import AddSpuriousGrams
-from dpngram.transforms.bind_release import BindRelease
+from dpngram.transforms.bind_release import BindRelease, make_randomness
 from dpngram.transforms.blocks.documents import DocumentBlock
 from dpngram.transforms.blocks.grams import GramTable, Ngram
 from dpngram.transforms.blocks.levels import Level
@@ -49,5 +49,6 @@ __all__ = [
     "SumCells",
     "ValidityFilter",
     "VocabularyLevel",
+    "make_randomness",
     "make_rounds",
 ]

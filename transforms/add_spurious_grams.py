@@ -16,6 +16,7 @@ from dpngram.transforms.keyed_dofn import RoundDoFn
 from dpngram.transforms.messages import Message
 from dpngram.transforms.policies.base import RoundPolicy
 from dpngram.transforms.policies.cutoffs import Cutoffs
+from dpngram.transforms.policies.selection import MAX_TALLIED
 from dpngram.transforms.randomness.noise_key import Draw
 
 __all__ = ["AddSpuriousGrams", "collect_tokens", "complete_level"]
@@ -104,10 +105,13 @@ def complete_level(
         above = np.bincount(stratum, minlength=len(cutoffs.size))
         zeros_below = cutoffs.zeros_below(present, above, draw("zero cells below"))
         below = sum((part.below for part in parts), zeros_below)
+        below = np.where(cutoffs.size > MAX_TALLIED, 0, below)  # there, only users' cells were counted
 
-    # From here on users' cells and zero cells are one column.
+    # From here on users' cells and zero cells are one column, sorted by key: their order says nothing of who is who.
     keys = np.concatenate([zero, *(part.keys for part in parts)])
     noisy = np.concatenate([zero_noisy, *(part.noisy for part in parts)])
+    order = np.argsort(keys)
+    keys, noisy = keys[order], noisy[order]
     stratum = cutoffs.strata.of(keys)
     least = policy.thresholds(cutoffs, below, stratum, noisy)
     passed = noisy >= least[stratum]

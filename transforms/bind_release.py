@@ -1,22 +1,25 @@
 """BindRelease: ties the noise of a release to its content, and a key to one release."""
 
 import atexit
+import dataclasses
 import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.transforms.window import GlobalWindows
 
-from dpngram.accounting import ParameterError
+from dpngram.accounting import ExtractionPlan, ParameterError
+from dpngram.transforms.beam_workarounds import applied_label
 from dpngram.transforms.blocks.users import UserBlock
 from dpngram.transforms.keyed_dofn import KeyedDoFn
-from dpngram.transforms.randomness.noise_key import KeyReference, Randomness
-from dpngram.transforms.windowing import window_name
+from dpngram.transforms.randomness.noise_key import KeyReference, Randomness, settings_digest
+from dpngram.transforms.windowing import check_windowing, window_name
 
-__all__ = ["BindContent", "BindRelease", "FingerprintUsers", "choose_key"]
+__all__ = ["BindContent", "BindRelease", "FingerprintUsers", "choose_key", "make_randomness"]
 
 _LOCAL_RUNNERS = ("DirectRunner", "FnApiRunner", "BundleBasedDirectRunner", "SwitchingDirectRunner", "PrismRunner")
 
@@ -40,33 +43,62 @@ class BindRelease(beam.PTransform):
         self._randomness = randomness
 
     def expand(self, users: beam.PCollection[UserBlock]) -> beam.PCollection[bytes]:
+        check_windowing(users)
         return (
             users
-            | "Fingerprint" >> FingerprintUsers()  # (0, sum of all)
+            | "Fingerprint" >> FingerprintUsers()  # the sum of all
             | "Bind" >> BindContent(self._randomness)
         )
 
 
 class FingerprintUsers(beam.PTransform):
-    """UserBlock -> (0, fingerprint of all content), one element. Private, and for key derivation only."""
+    """UserBlock -> bytes: the fingerprint of all content, one element. Private, and for key derivation only.
 
-    def expand(self, users: beam.PCollection[UserBlock]) -> beam.PCollection[tuple[int, bytes]]:
-        return (
-            users
-            | "Block" >> beam.Map(_keyed_fingerprint)  # (0, sum of a block)
-            | "Sum" >> beam.CombinePerKey(_SumFingerprints())  # (0, sum of all)
-        )
+    In the global window there is one element even without any user: that nobody is there must not be seen from what
+    the binding starts. Other windows exist only where there are users.
+    """
+
+    def expand(self, users: beam.PCollection[UserBlock]) -> beam.PCollection[bytes]:
+        add = beam.CombineGlobally(_SumFingerprints())
+        if not isinstance(users.windowing.windowfn, GlobalWindows):
+            add = add.without_defaults()
+        return users | "Block" >> beam.Map(_fingerprint) | "Sum" >> add
 
 
 class BindContent(beam.PTransform):
-    """(0, fingerprint) -> bytes: the second half of `BindRelease`, for several releases of one content."""
+    """Fingerprint -> bytes: the second half of `BindRelease`, for several releases of one content."""
 
     def __init__(self, randomness: Randomness) -> None:
         super().__init__()
         self._randomness = randomness
 
-    def expand(self, content: beam.PCollection[tuple[int, bytes]]) -> beam.PCollection[bytes]:
+    def expand(self, content: beam.PCollection[bytes]) -> beam.PCollection[bytes]:
         return content | beam.ParDo(_BindDoFn(self._randomness))
+
+
+def make_randomness(
+    pipeline: beam.Pipeline,
+    plan: ExtractionPlan,
+    settings: Mapping[str, object],
+    noise_key: str | None = None,
+    *,
+    release: str = "",
+    offline: bool = False,
+) -> Randomness:
+    """What the noise of a release comes from. Call it in `expand`: the place in the graph enters the noise.
+
+    Args:
+        pipeline: the graph that is being built.
+        plan: of the release.
+        settings: everything else that determines the result besides the data: tokenizer, pruning, a vocabulary, ... in
+            a form that JSON can write.
+        noise_key: `file:PATH`, `env:NAME` or `gcp-secret:NAME`; None for a fresh key.
+        release: a label; a second release with the same key needs another.
+        offline: no file is looked at or created.
+    """
+    key = choose_key(pipeline, noise_key, offline=offline)
+    named = settings_digest({**settings, "plan": dataclasses.asdict(plan)})
+    return Randomness(key, release, applied_label(pipeline), named)
 
 
 def choose_key(pipeline: beam.Pipeline, noise_key: str | None, *, offline: bool = False) -> KeyReference:
@@ -96,8 +128,8 @@ def choose_key(pipeline: beam.Pipeline, noise_key: str | None, *, offline: bool 
     return key
 
 
-def _keyed_fingerprint(block: UserBlock) -> tuple[int, bytes]:
-    return 0, block.fingerprint.tobytes()
+def _fingerprint(block: UserBlock) -> bytes:
+    return block.fingerprint.tobytes()
 
 
 @beam.typehints.with_input_types(bytes)
@@ -121,5 +153,5 @@ class _SumFingerprints(beam.CombineFn):
 
 
 class _BindDoFn(KeyedDoFn):
-    def process(self, total: tuple[int, bytes], window: Any = beam.DoFn.WindowParam) -> Iterator[bytes]:
-        yield self._source.bind(window_name(window), total[1])
+    def process(self, fingerprint: bytes, window: Any = beam.DoFn.WindowParam) -> Iterator[bytes]:
+        yield self._source.bind(window_name(window), fingerprint)

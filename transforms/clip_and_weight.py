@@ -5,12 +5,14 @@ from typing import Any
 
 import apache_beam as beam
 
+from dpngram.accounting import ParameterError
 from dpngram.transforms.beam_workarounds import with_element_type
 from dpngram.transforms.blocks.cells import CellBlock, split_cells, weighted_cells
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
 from dpngram.transforms.blocks.users import Users
 from dpngram.transforms.context import ReleaseContext
 from dpngram.transforms.keyed_dofn import RoundDoFn
+from dpngram.transforms.messages import Message
 from dpngram.transforms.policies.base import RoundPolicy
 from dpngram.transforms.randomness.noise_key import Randomness
 from dpngram.transforms.randomness.prf import Prf
@@ -38,6 +40,11 @@ class ClipAndWeight(beam.PTransform):
 
     def __init__(self, policy: RoundPolicy, context: ReleaseContext) -> None:
         super().__init__()
+        if policy.changes_users and context.public_vocabulary:
+            raise ParameterError(
+                f"policy {policy.plan.policy} cannot be used with a public vocabulary: its users bring what is left of "
+                "their budgets from level 1. Policy paper can."
+            )
         self._policy, self._context = policy, context
 
     def expand(self, users: beam.PCollection[Users]) -> Any:  # (PCollection[Users], PCollection[(int, CellBlock)])
@@ -62,6 +69,8 @@ def weigh_users(users: Users, earlier: Level, policy: RoundPolicy, clip: Prf) ->
     allowed = policy.allow(users) if policy.number == 0 else users
     candidates = policy.candidates(allowed, earlier)
     weight, paid = policy.weigh(allowed, candidates, clip)
+    if paid is not None and not policy.changes_users:
+        raise ValueError(Message.USERS_NOT_HANDED_ON.format())
     return weighted_cells(candidates, weight), allowed if paid is None else paid
 
 

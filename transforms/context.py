@@ -42,6 +42,7 @@ class ReleaseContext:
     previous: AsSingleton | None = None  # S_{k-1}
     earlier: AsSingleton | None = None  # S_k, as far as earlier rounds of this level have released it
     levels: int = 0  # how many levels are complete: k - 1
+    public_vocabulary: bool = False  # whether S_1 was known before, see `VocabularyLevel`
 
     @classmethod
     def begin(cls, binding: beam.PCollection[bytes], randomness: Randomness, *, blocks: int = 1) -> "ReleaseContext":
@@ -60,6 +61,10 @@ class ReleaseContext:
         """When the next level is complete: S_k becomes what level k+1 prunes with."""
         side = as_side(level, f"S{self.levels + 1}", EMPTY_LEVEL)
         return dataclasses.replace(self, first=self.first or side, previous=side, earlier=None, levels=self.levels + 1)
+
+    def after_vocabulary(self, words: beam.PCollection[Level]) -> "ReleaseContext":
+        """When S_1 comes from a `VocabularyLevel` instead of level 1."""
+        return dataclasses.replace(self.after_level(words), public_vocabulary=True)
 
     def after_round(self, level: beam.PCollection[Level], label: str) -> "ReleaseContext":
         """When a round that is not the last of its level is complete."""

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dpngram.accounting import ParameterError
 from dpngram.transforms.blocks.documents import DocumentBlock
 
-__all__ = ["UNUSABLE", "DocumentForm", "collect_documents"]
+__all__ = ["UNUSABLE", "DocumentForm", "check_form", "collect_documents"]
 
 # What `DocumentForm.read` raises for a document that cannot be used.
 UNUSABLE = (TypeError, ValueError, AttributeError, LookupError)
@@ -51,6 +52,13 @@ class DocumentForm:
         if not isinstance(text, (str, list) if self.user_per_document else (str, list, tuple)):
             raise TypeError  # no sets, whose order differs from worker to worker; no pairs taken for tokens
         return user.encode() if isinstance(user, str) else user, text
+
+
+def check_form(form: DocumentForm) -> DocumentForm:
+    """The form, or an error: read with anything else, every document would count as one that cannot be used."""
+    if not isinstance(form, DocumentForm):
+        raise ParameterError(f"form must be a DocumentForm, got {type(form).__name__}.")
+    return form
 
 
 def collect_documents(documents: Iterable[Any], form: DocumentForm) -> tuple[list[DocumentBlock], int]:

@@ -15,8 +15,7 @@ from typing_extensions import Unpack
 from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.accounting.parameters import check_choice, check_integer
 from dpngram.transforms.add_spurious_grams import AddSpuriousGrams
-from dpngram.transforms.beam_workarounds import applied_label
-from dpngram.transforms.bind_release import BindRelease, choose_key
+from dpngram.transforms.bind_release import BindRelease, make_randomness
 from dpngram.transforms.blocks.grams import GramTable, Ngram
 from dpngram.transforms.blocks.levels import Level
 from dpngram.transforms.blocks.users import Users
@@ -30,7 +29,7 @@ from dpngram.transforms.limit_windows import LimitWindowsPerUser
 from dpngram.transforms.noisy_threshold import NoisyThreshold
 from dpngram.transforms.policies import RoundPolicy, make_rounds
 from dpngram.transforms.prepare_posts import PreparePosts, choose_tokenizer
-from dpngram.transforms.randomness.noise_key import KeyReference, Randomness, settings_digest
+from dpngram.transforms.randomness.noise_key import KeyReference, Randomness
 from dpngram.transforms.sum_cells import SumCells
 from dpngram.transforms.validity_filter import PRUNINGS, ValidityFilter
 from dpngram.transforms.windowing import check_windowing, windows_per_document
@@ -85,7 +84,7 @@ class ExtractLevel(beam.PTransform):
     def expand(self, users: beam.PCollection[Users]) -> Any:  # (PCollection[Users], PCollection[Level])
         context = self._context
         if self._rounds[0].n > 1:  # at level 1 every token is a candidate
-            users = users | "ValidityFilter" >> ValidityFilter(context, self._rounds[0].pruning)  # CandidateBlock
+            users = users | "ValidityFilter" >> ValidityFilter(self._rounds[0], context)  # CandidateBlock
         if len(self._rounds) == 1:  # no node for the one round: its steps are the level's
             return self._make_round(self._rounds[0], context).expand(users)
         for policy in self._rounds:
@@ -199,8 +198,9 @@ class ExtractLevels(beam.PTransform):
         }
 
     def _randomness(self, pipeline: beam.Pipeline) -> Randomness:
-        key = choose_key(pipeline, self._noise_key, offline=self._offline)
-        return Randomness(key, self._release, applied_label(pipeline), settings_digest(self.settings()))
+        return make_randomness(
+            pipeline, self._plan, self.settings(), self._noise_key, release=self._release, offline=self._offline
+        )
 
     def _limit_windows(self, documents: beam.PCollection[Any], randomness: Randomness) -> beam.PCollection[Any]:
         """Each user in at most `plan.windows` windows, where there are windows and a bound is asked for."""

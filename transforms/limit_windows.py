@@ -18,7 +18,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 from dpngram.accounting import ParameterError
 from dpngram.transforms.blocks.documents import DocumentBlock
-from dpngram.transforms.document_form import UNUSABLE, DocumentForm
+from dpngram.transforms.document_form import UNUSABLE, DocumentForm, check_form
 from dpngram.transforms.keyed_dofn import KeyedDoFn
 from dpngram.transforms.messages import Message
 from dpngram.transforms.randomness.noise_key import Randomness
@@ -49,7 +49,7 @@ class LimitWindowsPerUser(beam.PTransform):
 
     def __init__(self, windows: int, randomness: Randomness, form: DocumentForm) -> None:
         super().__init__()
-        self._most, self._randomness, self._form = windows, randomness, form
+        self._most, self._randomness, self._form = windows, randomness, check_form(form)
 
     def expand(self, documents: beam.PCollection[Any]) -> beam.PCollection[Any]:
         windows = documents.windowing.windowfn

@@ -60,6 +60,8 @@ class Message(enum.Enum):
         "policy plus: these users did not come through the levels before; their budget is unknown. Chain the levels "
         "in order."
     )
+    GRAM_NOT_VALID = "a gram is not in V_k: users must go through the ValidityFilter of their level, in order."
+    USERS_NOT_HANDED_ON = "a policy that changes its users must say so: changes_users is False."
     ZERO_CELLS_DIFFER = "workers drew different zero cells; run on machines of one kind."
     OTHER_BLOCK_FORMAT = (
         "not a dpngram block, or one of another format version; all workers need the same version of dpngram."

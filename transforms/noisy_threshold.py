@@ -1,12 +1,14 @@
 """NoisyThreshold: noise on the histogram, and what reaches the floor."""
 
 import dataclasses
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 
+from dpngram.accounting import ParameterError
 from dpngram.transforms.blocks.cells import CellBlock
 from dpngram.transforms.blocks.columns import Array
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
@@ -15,7 +17,7 @@ from dpngram.transforms.context import ReleaseContext
 from dpngram.transforms.keyed_dofn import RoundDoFn
 from dpngram.transforms.policies.base import RoundPolicy
 from dpngram.transforms.policies.cutoffs import Cutoffs
-from dpngram.transforms.randomness.noise_key import Draw
+from dpngram.transforms.randomness.noise_key import Draw, Randomness
 
 __all__ = ["NoisyThreshold", "threshold_cells"]
 
@@ -46,10 +48,31 @@ class NoisyThreshold(beam.PTransform):
         self._policy, self._context = policy, context
 
     def expand(self, histogram: beam.PCollection[tuple[int, CellBlock]]) -> beam.PCollection[ReleasedPart]:
+        _claim(histogram.pipeline, self._context.randomness, self._policy)
         return histogram | "Release" >> beam.ParDo(
             _ThresholdDoFn(self._policy, self._context.randomness),
             **self._context.sides("binding", "previous", "earlier"),
         )
+
+
+# The rounds of each graph that have noise already.
+_CLAIMED: "weakref.WeakKeyDictionary[beam.Pipeline, set[tuple[Randomness, int, int]]]" = weakref.WeakKeyDictionary()
+
+
+def _claim(pipeline: beam.Pipeline, randomness: Randomness, policy: RoundPolicy) -> None:
+    """An error if the graph has a round with the same noise already.
+
+    Privacy: noise is named by the key, the settings, the place in the graph, the level and the round. Two histograms
+    that share all of these share their noise, and the difference of what they release is exact.
+    """
+    claimed = _CLAIMED.setdefault(pipeline, set())
+    name = (randomness, policy.n, policy.number)
+    if name in claimed:
+        raise ParameterError(
+            f"level {policy.n}, round {policy.number + 1} is in this graph already, with the same randomness: both "
+            "would have the same noise. Make another randomness, in a transform with another label."
+        )
+    claimed.add(name)
 
 
 def threshold_cells(cells: CellBlock, cutoffs: Cutoffs, draw: Draw, zero_cells: Array | None = None) -> ReleasedPart:
@@ -100,7 +123,7 @@ def _contains(keys: Array, wanted: Array) -> Array:
     return keys[at] == wanted if len(keys) else np.zeros(len(wanted), bool)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class _Prepared:
     """Cutoffs and zero cells, and what they were made from."""
 

@@ -15,7 +15,7 @@ from dpngram.accounting.parameters import check_integer
 from dpngram.transforms.blocks.columns import binary_array, split_binary
 from dpngram.transforms.blocks.documents import DocumentBlock
 from dpngram.transforms.blocks.posts import PostBlock, narrow, split_posts
-from dpngram.transforms.document_form import DocumentForm, collect_documents
+from dpngram.transforms.document_form import DocumentForm, check_form, collect_documents
 from dpngram.transforms.keyed_dofn import KeyedDoFn
 from dpngram.transforms.randomness.noise_key import KeySource, Randomness
 from dpngram.transforms.randomness.prf import Prf
@@ -50,7 +50,7 @@ class PreparePosts(beam.PTransform):
     ) -> None:
         super().__init__()
         self._tokenizer = make_tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
-        self._randomness, self._form = randomness, form
+        self._randomness, self._form = randomness, check_form(form)
         self._shards = check_integer("shards", shards, 1, 1 << 20)
 
     def expand(self, documents: beam.PCollection[Any]) -> beam.PCollection[tuple[int, PostBlock]]:

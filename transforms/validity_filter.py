@@ -5,11 +5,12 @@ from collections.abc import Iterator
 import apache_beam as beam
 import numpy as np
 
-from dpngram.accounting.parameters import check_choice
+from dpngram.accounting import ParameterError
 from dpngram.transforms.blocks.candidates import CandidateBlock, make_postings
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
 from dpngram.transforms.blocks.users import Users
 from dpngram.transforms.context import ReleaseContext
+from dpngram.transforms.policies.base import RoundPolicy
 from dpngram.transforms.policies.guide import guide_weights
 
 __all__ = ["PRUNINGS", "ValidityFilter", "filter_valid"]
@@ -35,13 +36,15 @@ class ValidityFilter(beam.PTransform):
     has an empty one.
 
     Args:
+        policy: a round of level k; its pruning is the rule.
         context: has S_1 and S_{k-1}, see `ReleaseContext.after_level`.
-        pruning: "both" or "single".
     """
 
-    def __init__(self, context: ReleaseContext, pruning: str = "both") -> None:
+    def __init__(self, policy: RoundPolicy, context: ReleaseContext) -> None:
         super().__init__()
-        self._context, self._pruning = context, check_choice("pruning", pruning, PRUNINGS)
+        if policy.n != context.levels + 1:
+            raise ParameterError(f"level {policy.n} must follow level {policy.n - 1}, got {context.levels} levels.")
+        self._context, self._pruning = context, policy.pruning
 
     def expand(self, users: beam.PCollection[Users]) -> beam.PCollection[CandidateBlock]:
         needs_first = self._pruning == "single" and self._context.levels > 1

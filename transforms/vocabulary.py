@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+from apache_beam.transforms.window import GlobalWindows
 
 from dpngram.accounting import ParameterError
 from dpngram.transforms.blocks.columns import split_binary
@@ -19,11 +20,13 @@ __all__ = ["VocabularyLevel", "vocabulary_level"]
 class VocabularyLevel(beam.PTransform):
     """Binding -> Level: the words of a public vocabulary as S_1, one element for each binding.
 
-    For a host who does not want to spend budget on finding words. All words weigh the same, so the policy must not
-    look at the weights of S_1: `paper` does not.
+    For a host who does not want to spend budget on finding words; `ReleaseContext.after_vocabulary` takes it. All words
+    weigh the same, and users bring no budgets from level 1, so the policy must be one that needs neither: `paper`.
 
-    Privacy: S_1 is a function of the vocabulary alone, so level 1 makes no query, and what a plan reserves for level 1
-    is not spent. The vocabulary must not come from the private data. Windowing: one level per window.
+    Privacy: S_1 is a function of the vocabulary, so level 1 makes no query, and what a plan reserves for level 1 is not
+    spent. The vocabulary must not come from the private data. S_1 is there even if the input has no user at all, and
+    so are the spurious grams of later levels. Windowing: the global window only. Another window exists only where
+    there are users, so that spurious grams in it would tell that somebody was there.
 
     Args:
         words: distinct tokens, as the tokenizer makes them.
@@ -37,6 +40,10 @@ class VocabularyLevel(beam.PTransform):
         self._words, self._randomness = sorted(word.encode() for word in words), randomness
 
     def expand(self, binding: beam.PCollection[bytes]) -> beam.PCollection[Level]:
+        if not isinstance(binding.windowing.windowfn, GlobalWindows):
+            raise ParameterError(
+                "windows must be global with a public vocabulary: spurious grams would tell in which windows users are."
+            )
         return binding | beam.ParDo(_VocabularyDoFn(self._words, self._randomness))
 
 
@@ -51,5 +58,6 @@ class _VocabularyDoFn(KeyedDoFn):
         super().__init__(randomness)
         self._words = words
 
-    def process(self, _binding: bytes) -> Iterator[Level]:
+    def process(self, binding: bytes) -> Iterator[Level]:
+        self._source.verify_binding(binding)  # the key and settings of `PreparePosts`, or no word would be found
         yield vocabulary_level(self._words, self._source.digest("token"))

@@ -3,7 +3,6 @@
 import typing
 
 import apache_beam as beam
-import numpy as np
 import pytest
 from helpers.graphs import corpus
 
@@ -57,22 +56,3 @@ def test_documents_that_cannot_be_used_are_left_out(collect_paper):
         7,
     ]
     assert collect_paper([*bad[:5], *documents, *bad[5:]]) == collect_paper(documents)
-
-
-def test_surrogates_and_other_text_that_is_no_text():
-    blocks, bad = collect_documents(
-        [("u", "lone \ud800 surrogate"), ("\udfff", "text"), ("u", ["a", "\ud800"]), ("u", "fine")], DocumentForm()
-    )
-    assert bad == 3
-    assert len(blocks) == 1
-
-
-def test_what_is_no_document():
-    """No sets, whose order differs between workers; no pairs or mappings where users have no id; numpy's integers."""
-    _, bad = collect_documents([("u", {"a", "b"}), ("u", iter("ab"))], DocumentForm())
-    assert bad == 2
-    _, bad = collect_documents([("alice", "hi"), {"user": "a"}, 5], DocumentForm(user_per_document=True))
-    assert bad == 3
-    blocks, bad = collect_documents([(np.int64(7), "a"), (7, "b"), ("7", "c")], DocumentForm())
-    assert bad == 0
-    assert set(blocks[0].users.to_pylist()) == {b"7"}

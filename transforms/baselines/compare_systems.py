@@ -114,7 +114,7 @@ class CompareSystems(beam.PTransform):
         everybody = users
         if self._max_user_tokens is not None:
             users = users | "LimitUsers" >> beam.FlatMap(_limit_users, self._max_user_tokens)
-        content = users | "Fingerprint" >> FingerprintUsers()  # (0, fingerprint)
+        content = users | "Fingerprint" >> FingerprintUsers()  # fingerprint
 
         sizes, released = [], []  # tallies of each release; ((run, n), grams) of those that are followed
         randomness = [
@@ -152,9 +152,7 @@ class CompareSystems(beam.PTransform):
 class _ExtractRun(beam.PTransform):
     """UserBlock -> {n: S_n} of one extraction."""
 
-    def __init__(
-        self, run: ComparedRun, content: beam.PCollection[tuple[int, bytes]], randomness: Randomness, shards: int
-    ) -> None:
+    def __init__(self, run: ComparedRun, content: beam.PCollection[bytes], randomness: Randomness, shards: int) -> None:
         super().__init__()
         self._run, self._content, self._randomness, self._shards = run, content, randomness, shards
 
@@ -172,7 +170,7 @@ class _ReleaseUnionRuns(beam.PTransform):
     def __init__(
         self,
         runs: dict[int, UnionRun],
-        content: beam.PCollection[tuple[int, bytes]],
+        content: beam.PCollection[bytes],
         naming: Randomness,
         shards: int,
     ) -> None:
@@ -219,9 +217,9 @@ class _BindDoFn(beam.DoFn):
     def setup(self) -> None:
         self._sources = {place: randomness.open() for place, randomness in self._runs.items()}
 
-    def process(self, content: tuple[int, bytes], window: Any = beam.DoFn.WindowParam) -> Iterator[tuple[int, bytes]]:
+    def process(self, content: bytes, window: Any = beam.DoFn.WindowParam) -> Iterator[tuple[int, bytes]]:
         for place, source in self._sources.items():
-            yield place, source.bind(window_name(window), content[1])
+            yield place, source.bind(window_name(window), content)
 
 
 def _limit_users(block: UserBlock, most: int) -> Iterator[UserBlock]:

@@ -56,6 +56,8 @@ class Block:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
             if not isinstance(value, np.ndarray):
+                if isinstance(value, bool) or not isinstance(value, (int, float)):
+                    raise TypeError(f"{field.name} must be a column or a plain number, got {type(value).__name__}.")
                 values[field.name] = value
                 continue
             if field.default_factory is not dataclasses.MISSING and _is_default(value, field.default_factory()):
@@ -103,7 +105,7 @@ class Block:
 
 _DAMAGE = (
     *(ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError),
-    *(ValueError, struct.error, pa.ArrowException),
+    *(SyntaxError, ValueError, struct.error, pa.ArrowException),  # np.dtype raises the first
 )
 
 
@@ -125,11 +127,13 @@ def _decode(data: bytes) -> Block:
             fields[column] = _unpack(memoryview(data)[offset : offset + packed], dtype, count).reshape(shape)
             size = packed
         offset += size + (-size % _ALIGN)
-    for value_name, value in values.items():
-        if type(value) not in (int, float):
-            raise ValueError("a damaged dpngram block: a value is not a number.")
-        fields[value_name] = value
-    return _CLASSES[name](**fields)
+    fields |= values
+    kind = _CLASSES[name]
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        expected = (int, float) if field.type in (int, float) else (np.ndarray,)
+        if field.name in fields and type(fields[field.name]) not in expected:
+            raise ValueError("a damaged dpngram block: a column is a number, or a number is none.")
+    return kind(**fields)
 
 
 def _is_default(column: Array, default: Array) -> bool:

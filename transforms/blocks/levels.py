@@ -126,6 +126,9 @@ class Level(Block):
         """S_{k+1} from its sorted keys."""
         if len(keys) >= MAX_ROWS:
             raise OverflowError(Message.LEVEL_TOO_LARGE.format(n=self.n + 1, grams=len(keys), most=MAX_ROWS))
+        suffix = self.suffix_rows(keys) if pruning == "both" else EMPTY_LEVEL.suffix
+        if (suffix < 0).any():
+            raise ValueError(Message.GRAM_NOT_VALID.format())
         return Level(
             keys=keys,
             weight=weight,
@@ -134,7 +137,7 @@ class Level(Block):
             vocabulary_size=self.vocabulary_size,
             grid=grid,
             rho=rho,
-            suffix=self.suffix_rows(keys) if pruning == "both" else EMPTY_LEVEL.suffix,
+            suffix=suffix,
         )
 
     @classmethod

@@ -30,19 +30,26 @@ class RoundPolicy(abc.ABC):
     | `publish`    | which weight is published for a released gram?                | `AddSpuriousGrams` |
     | `finish`     | what does the next level want to know of S_k?                 | `AddSpuriousGrams` |
 
-    Privacy: docs/privacy.md proves the guarantee for any policy that keeps these promises.
+    Privacy: the proofs in docs/privacy.md are for `paper` and `plus`. They use the following of a policy; a new policy
+    must keep all of it, and needs a proof that says so.
 
     1. *One user's answer looks at that user only.* `allow`, `candidates` and `weigh` compute a user's values from the
        user's own columns, the user's own keyed draws, and from levels that are public already.
-    2. *The norm is bounded.* If the policy's `PolicySpec` has `individual_budgets`, the squared integer weights
-       (units of 2^-32) that a user ever gives, in all rounds of all levels, sum to at most 2^64. Otherwise those of
-       each level do. At level 1 a user gives at most `max_contributions` grams, and with t grams none of them more
-       than sqrt(share / t): the threshold of level 1 relies on it.
-    3. *Cutoffs are public.* `cutoffs` is a function of the plan and of public levels, uses the plan's sigma, and its
-       floors are above 0. At level 1 they are the plan's thresholds.
-    4. *The rest is post-processing.* `thresholds`, `publish` and `finish` see noisy values on all of V_k, zero cells
-       included, and public levels: nothing else, and nothing that tells users' cells from zero cells.
-    5. *All workers agree.* Everything is computed in integers or from tables, so that two processors get the same.
+    2. *The norm is bounded.* Weights are not negative. If the policy's `PolicySpec` has `individual_budgets`, the
+       squared integer weights (units of 2^-32) that a user ever gives, in all rounds of all levels, sum to at most
+       2^64. Otherwise those of each level do. At level 1 a user gives at most `max_contributions` grams, and with t
+       grams none of them more than sqrt(share / t): the threshold of level 1 relies on it.
+    3. *Candidates are cells.* From level 2 on `candidates` gives members of V_k only, and none that an earlier round of
+       the level released: users' cells and zero cells must come from one set.
+    4. *Cutoffs are public.* `cutoffs` is a function of the plan and of public levels, and uses the plan's sigma. Its
+       strata are V_k under `pruning`; `size` leaves out what earlier rounds released. A given `rho` is the one floor.
+       Floors of tallied strata are above 0. At level 1 the floor is the plan's threshold.
+    5. *The rest is post-processing.* `thresholds`, `publish` and `finish` are functions of the noisy values on all of
+       V_k, zero cells included, and of public levels. What they are given is sorted by key; they must not look for
+       anything that tells users' cells from zero cells.
+    6. *All workers agree.* Strata, guides and what decides about single cells are integers or come from tables made
+       once. Where a floating-point result decides which zero cells are drawn, workers compare what they drew, and
+       stop if it differs.
 
     Args:
         plan: the plan of the release.
@@ -107,7 +114,8 @@ class RoundPolicy(abc.ABC):
 
         Args:
             cutoffs: of this round.
-            below: for each stratum, how many cells of V_k have a noisy weight below 0.
+            below: for each stratum, how many cells of V_k have a noisy weight below 0; 0 in strata of more than 2^30
+                cells, which are not tallied.
             stratum, noisy: of each cell, a user's or zero, that reached its floor.
         """
         return cutoffs.floor

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from dpngram.accounting import ParameterError
 from dpngram.transforms.blocks.columns import Array
 from dpngram.transforms.policies.selection import MAX_TALLIED
 from dpngram.transforms.policies.strata import Strata
@@ -23,6 +24,10 @@ class Cutoffs:
     size: Array  # int64: members of each stratum that are not released yet
     floor: Array  # int64, in steps of the noise's grid
     rho: float | None = None  # the one threshold, if it is known in advance: then it is the floor
+
+    def __post_init__(self) -> None:
+        if self.rho is not None and len(self.floor) != 1:
+            raise ParameterError("rho must be left out where there are several strata: each has its floor.")
 
     @classmethod
     def fixed(cls, noise: Noise, strata: Strata, rho: float) -> "Cutoffs":

@@ -116,20 +116,6 @@ class Randomness:
     application: str
     settings: str
 
-    @classmethod
-    def named(cls, noise_key: str, *, application: str, settings: object, release: str = "") -> "Randomness":
-        """For graphs made of single parts; `ExtractNgrams` makes its own.
-
-        Args:
-            noise_key: `file:PATH` (created if it is not there), `env:NAME` or `gcp-secret:NAME`.
-            application: a name that no other part of the graph with this key has.
-            settings: everything that determines the result besides the data, in a form that JSON can write.
-            release: a label; a second release with the same key needs another.
-        """
-        key = KeyReference.parse(noise_key)
-        key.create_if_missing()
-        return cls(key, release, application, settings_digest(settings))
-
     def open(self) -> "KeySource":
         """Reads the key; called in `DoFn.setup`, on the worker."""
         return KeySource(self, self.key.load())
@@ -166,9 +152,13 @@ class KeySource:
         if int(check) != self.check:
             raise NoiseKeyError(Message.KEYS_DIFFER.format())
 
+    def verify_binding(self, binding: bytes) -> None:
+        """Refuses a binding that another key, or other settings, made."""
+        self.verify(int.from_bytes(binding[16:], "little"))
+
     def prf(self, purpose: str, level: int, round_number: int, window: bytes, binding: bytes) -> Prf:
         """For draws: independent for each purpose, level, round, window and content."""
-        self.verify(int.from_bytes(binding[16:], "little"))
+        self.verify_binding(binding)
         return self._prf(purpose, level, round_number, window, binding[:16])
 
     def draws(self, level: int, round_number: int, window: bytes, binding: bytes) -> Draw:
@@ -188,7 +178,7 @@ class KeySource:
 
     def seal(self, name: str, binding: bytes, data: bytes) -> bytes:
         """A MAC of these bytes, for this key, these settings, this content and this name."""
-        self.verify(int.from_bytes(binding[16:], "little"))
+        self.verify_binding(binding)
         return derive_key(self._master, "seal", *self._names, name, binding[:16], hashlib.sha256(data).digest())
 
     def binding(self, fingerprint: bytes) -> bytes:

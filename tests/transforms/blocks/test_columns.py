@@ -1,14 +1,17 @@
 """Blocks and their bytes: large columns are packed, and come back as they were."""
 
 import dataclasses
+import json
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
+from helpers.blocks import candidates
 
 from dpngram.transforms.blocks.candidates import CandidateBlock
 from dpngram.transforms.blocks.columns import Block, binary_array, split_binary
+from dpngram.transforms.blocks.levels import Level
 
 
 def block(size):
@@ -63,3 +66,43 @@ def test_strings_of_any_arrow_form():
         assert data.tobytes() == b"accc"
         assert binary_array(offsets, data).to_pylist() == [b"a", b"", b"ccc"]
     assert split_binary(pa.array([], pa.string()))[0].tolist() == [0]
+
+
+@pytest.mark.parametrize("value", [float("inf"), -0.0, 5e-324, 1e308])
+def test_plain_numbers_come_back_as_they_were(value):
+    level = Block.from_bytes(Level(n=3, grid=value, rho=value).to_bytes())
+    assert (level.n, repr(level.grid), repr(level.rho)) == (3, repr(value), repr(value))
+    assert repr(Block.from_bytes(Level(rho=float("nan")).to_bytes()).rho) == "nan"
+
+
+@pytest.mark.parametrize("value", [True, None, "3", [3]])
+def test_a_plain_value_is_a_number(value):
+    with pytest.raises(TypeError, match="n must be a column or a plain number"):
+        Level(n=value).to_bytes()
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        ["Level", [], {"keys": 5}],
+        ["Level", [["n", "<i8", [0], -1]], {}],
+        ["Level", [], {"n": True}],
+        ["Level", [], {"n": "3"}],
+        ["Level", [["keys", ",", [0], -1]], {}],
+        ["Level", [], [1]],
+        ["Level", [], {"other": 1}],
+    ],
+)
+def test_headers_that_claim_something_else_are_damage(header):
+    text = json.dumps(header).encode()
+    text += b" " * (-(len(text) + 4) % 8)
+    with pytest.raises(ValueError, match="a damaged dpngram block"):
+        Block.from_bytes(Level().to_bytes()[:8] + len(text).to_bytes(4, "little") + text)
+
+
+def test_columns_without_content_cost_nothing():
+    """Zero budgets of three users are content; no budgets are not."""
+    users = candidates([[1], [2], [3]])
+    spent = dataclasses.replace(users, budget=np.zeros(3, np.uint64))
+    assert b"budget" not in users.to_bytes()
+    assert Block.from_bytes(spent.to_bytes()).budget.tolist() == [0, 0, 0]

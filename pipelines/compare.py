@@ -62,7 +62,7 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     anonymity = _anonymity(flags.anonymity, flags.reveal_exact_counts)
     input_format, most_bad = input_format_from_flags(flags), max_bad_fraction(flags)
     size = check_input(flags, input_format)
-    pipeline = make_pipeline(options, size, verbose=flags.verbose)
+    pipeline = make_pipeline(options, size, given=flags.beam_flags, verbose=flags.verbose)
     systems = CompareSystems(
         [run for _, _, run in comparison.runs()],
         **extraction_arguments(flags, size),

@@ -83,7 +83,7 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     _check_flags(flags, options, input_format)
     dry_run = is_dry_run(options)
     size = check_input(flags, input_format, look=not dry_run)
-    pipeline = make_pipeline(options, size, verbose=flags.verbose)
+    pipeline = make_pipeline(options, size, given=flags.beam_flags, verbose=flags.verbose)
     extract = ExtractLevels(
         plan,
         **extraction_arguments(flags, size),

@@ -10,7 +10,7 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from dpngram.accounting import ParameterError
-from dpngram.pipelines.io.parsing import Fields
+from dpngram.pipelines.io.parsing import Fields, Tally
 from dpngram.pipelines.io.tables import parse_records
 from dpngram.transforms import GramTable
 from dpngram.transforms.blocks.documents import DocumentBlock
@@ -62,10 +62,11 @@ class ReadBigQuery(beam.PTransform):
             rows
             | "Rows" >> beam.Flatten(pipeline=pbegin.pipeline)
             | "Batch" >> beam.BatchElements(min_batch_size=1000, max_batch_size=20_000)
-            | "Parse" >> beam.ParDo(_ParseDoFn(self._fields)).with_outputs("tallies", main="documents")
+            | "Parse"
+            >> beam.ParDo(_ParseDoFn(self._fields))
+            .with_output_types(DocumentBlock, tallies=Tally)
+            .with_outputs("tallies", main="documents")
         )
-        read["documents"].element_type = DocumentBlock
-        read["tallies"].element_type = beam.typehints.Tuple[int, beam.typehints.Tuple[int, int]]
         return read["documents"], read["tallies"]
 
 

@@ -21,7 +21,10 @@ import pyarrow.json
 from dpngram.transforms.blocks.columns import binary_array
 from dpngram.transforms.blocks.documents import DocumentBlock
 
-__all__ = ["BadRecord", "Fields", "Parsed", "is_utf8", "make_block", "parse_jsonl", "parse_text", "parse_tsv"]
+__all__ = ["BadRecord", "Fields", "Parsed", "Tally", "is_utf8", "make_block", "parse_jsonl", "parse_text", "parse_tsv"]
+
+
+Tally = tuple[int, tuple[int, int]]  # (0, (records, bad records)) of one part of the input
 
 
 class BadRecord(NamedTuple):

@@ -11,7 +11,7 @@ from apache_beam.metrics import Metrics
 
 from dpngram.pipelines.io.input_formats import InputFormat
 from dpngram.pipelines.io.lines import ByteRange
-from dpngram.pipelines.io.parsing import BadRecord
+from dpngram.pipelines.io.parsing import BadRecord, Tally
 from dpngram.transforms.blocks.documents import DocumentBlock
 from dpngram.transforms.messages import Message
 
@@ -58,10 +58,10 @@ class ReadDocuments(beam.PTransform):
             | "Ranges" >> beam.FlatMap(_split_files, self._patterns, self._format)  # (number, range)
             | "Spread" >> beam.GroupByKey()  # over the workers
             | "Parse"
-            >> beam.ParDo(_ParseDoFn(self._format, self._bad_records)).with_outputs(self.TALLIES, main=self.DOCUMENTS)
+            >> beam.ParDo(_ParseDoFn(self._format, self._bad_records))
+            .with_output_types(DocumentBlock, tallies=Tally)
+            .with_outputs(self.TALLIES, main=self.DOCUMENTS)
         )
-        read[self.DOCUMENTS].element_type = DocumentBlock
-        read[self.TALLIES].element_type = beam.typehints.Tuple[int, beam.typehints.Tuple[int, int]]
         return read[self.DOCUMENTS], read[self.TALLIES]
 
 
@@ -120,7 +120,7 @@ class CheckRecords(beam.PTransform):
         super().__init__()
         self._most = max_bad_fraction
 
-    def expand(self, tallies: beam.PCollection[tuple[int, tuple[int, int]]]) -> beam.PCollection[int]:
+    def expand(self, tallies: beam.PCollection[Tally]) -> beam.PCollection[int]:
         always = tallies.pipeline | "Start" >> beam.Impulse() | "Always" >> beam.Map(_no_records)
         return (
             (tallies, always)
@@ -136,11 +136,11 @@ def _add_pairs() -> beam.CombineFn:
     return beam.combiners.TupleCombineFn(sum, sum).with_input_types(pair).with_output_types(pair)
 
 
-def _no_records(_start: bytes) -> tuple[int, tuple[int, int]]:
+def _no_records(_start: bytes) -> Tally:
     return 0, (0, 0)
 
 
-def _check_records(total: tuple[int, tuple[int, int]], most: float) -> int:
+def _check_records(total: Tally, most: float) -> int:
     records, bad = total[1]
     if bad > most * records:
         raise TooManyBadRecords(Message.TOO_MANY_BAD_RECORDS.format(bad=bad, records=records, allowed=most))

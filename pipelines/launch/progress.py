@@ -10,6 +10,7 @@ from typing import Any
 
 import apache_beam as beam
 
+from dpngram.pipelines.launch.beam_internals import FnApiRunner
 from dpngram.pipelines.launch.operator_notes import read_counters
 
 __all__ = ["show_metrics", "show_progress"]
@@ -54,22 +55,18 @@ def show_progress(pipeline: beam.Pipeline, levels: int, size: int, *, quiet: boo
     The local runner works stage by stage, and each has the names of its steps: nothing of the data is shown.
     """
     runner = pipeline.runner
-    if quiet or not hasattr(runner, "_execute_bundle"):
+    if quiet or not isinstance(runner, FnApiRunner):
         yield
         return
     progress = _Progress(levels, size)
     live = sys.stderr.isatty()
-    execute_bundle = runner._execute_bundle
 
-    def watched(context: Any, bundle: Any, *rest: Any, **more: Any) -> Any:
-        stage = getattr(bundle, "stage", None)
-        names = " ".join(transform.unique_name for transform in getattr(stage, "transforms", ()))
+    def watch(names: str) -> None:
         line = progress.enter(names)
         if line is not None and not live:
             print(line, file=sys.stderr, flush=True)
-        return execute_bundle(context, bundle, *rest, **more)
 
-    runner._execute_bundle = watched
+    runner.watch = watch
     done = threading.Event()
 
     def draw() -> None:
@@ -86,7 +83,7 @@ def show_progress(pipeline: beam.Pipeline, levels: int, size: int, *, quiet: boo
         if live:
             thread.join()
             print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
-        del runner._execute_bundle  # the class has it
+        runner.watch = None
 
 
 @contextlib.contextmanager

@@ -1,0 +1,84 @@
+"""What a program changes in its process, and that it is put back where it matters."""
+
+import logging
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from dpngram.pipelines.launch.startup import keep_memory, quiet_logging, stop_in_order
+
+
+def test_sigterm_ends_the_body_like_ctrl_c():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), stop_in_order():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_handler_of_the_host_stays():
+    seen = []
+    signal.signal(signal.SIGTERM, lambda *_: seen.append(1))
+    try:
+        with stop_in_order():
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    assert seen == [1]
+
+
+def test_other_threads_have_no_handlers():
+    def body():
+        with stop_in_order():
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    seen = []
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    assert seen == [signal.SIG_DFL]
+
+
+@pytest.mark.parametrize(("verbose", "level"), [(False, logging.CRITICAL), (True, logging.INFO)])
+def test_logging(verbose, level):
+    root = logging.getLogger()
+    before, handlers = root.level, root.handlers[:]
+    try:
+        quiet_logging(verbose)
+        assert root.level == level
+    finally:
+        root.setLevel(before)
+        root.handlers[:] = handlers
+
+
+THREAD = """
+import threading
+from dpngram.pipelines.launch.startup import quiet_logging
+quiet_logging({verbose})
+def fail():
+    raise ValueError("private words")
+thread = threading.Thread(target=fail)
+thread.start()
+thread.join()
+"""
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_tracebacks_of_threads(verbose):
+    """Their texts may quote the data."""
+    command = [sys.executable, "-c", THREAD.format(verbose=verbose)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ("private words" in done.stderr) is verbose
+
+
+def test_memory():
+    keep_memory()
+    keep_memory()
+
+
+def test_startup_needs_no_beam():
+    """`dpngram plan` is quick because of it."""
+    code = "import sys, dpngram.pipelines.cli; print('apache_beam' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -11,14 +11,14 @@ from dpngram.pipelines.launch.startup import quiet_imports, stop_in_order
 __all__ = ["main"]
 
 PROGRAMS = {
-    "demo": "the whole thing on a small generated corpus",
-    "plan": "what a budget buys: noise, thresholds, users needed",
-    "extract": "private n-grams from files",
-    "stream": "private n-grams from messages as they arrive, window by window",
+    "demo": "run an extraction on a small generated corpus",
+    "plan": "show what a privacy budget buys: noise, thresholds, users needed",
+    "extract": "release private n-grams from files",
+    "stream": "release private n-grams from messages as they arrive, window by window",
     "report": "make report.html again from a finished release",
-    "compare": "the paper's systems side by side: tables, figures, sweeps",
+    "compare": "run the paper's systems side by side: tables, figures, sweeps",
     "audit": "try to break the privacy of this build: lower bounds on epsilon",
-    "synth": "write a corpus with a known law, to try things out",
+    "synth": "write a synthetic corpus, to try things out",
 }
 
 
@@ -40,10 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with stop_in_order():
             return int(program.run(rest))
-    except KeyboardInterrupt:  # without a traceback, which may quote data
+    except KeyboardInterrupt:  # no traceback: it may quote the data
         print("dpngram: error: stopped.", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # the reader of a pipe went away: not an error of ours
+    except BrokenPipeError:  # whoever read our output stopped reading: not an error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 

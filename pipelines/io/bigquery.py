@@ -1,6 +1,6 @@
-"""BigQuery as input and output, through Beam's own transforms; needs the extra `gcp`.
+"""BigQuery as input and output, through Beam's transforms; needs the extra `gcp`.
 
-Not tried against BigQuery itself by our tests, which put stand-ins for Beam's two transforms.
+Our tests never talk to BigQuery: they use stand-ins for Beam's two transforms.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ SCHEMA = {
 
 
 def check_table(flag: str, table: str) -> str:
-    """PROJECT:DATASET.TABLE, and an installation that can reach it; otherwise a ParameterError."""
+    """The table, if it is PROJECT:DATASET.TABLE and Beam's extra for BigQuery is installed; else a ParameterError."""
     try:
         from apache_beam.io.gcp.bigquery_tools import parse_table_reference
         from google.cloud import bigquery  # noqa: F401
@@ -42,9 +42,13 @@ def check_table(flag: str, table: str) -> str:
 
 
 class ReadBigQuery(beam.PTransform):
-    """Root: tables -> (DocumentBlock, tallies), like `ReadDocuments`; a row's number stands for its place.
+    """Root: tables -> (DocumentBlock, tallies), like `ReadDocuments`.
 
     Privacy: the blocks are the private data; tallies are for the operator.
+
+    Args:
+        tables: PROJECT:DATASET.TABLE of each.
+        fields: the columns with the user and the text.
     """
 
     def __init__(self, tables: list[str], fields: Fields) -> None:
@@ -85,7 +89,12 @@ class _ParseDoFn(beam.DoFn):
 
 
 class WriteBigQuery(beam.PTransform):
-    """{n: PCollection[GramTable]} -> rows (n, tokens, weight) of a new or empty table, once `gate` has its element."""
+    """{n: PCollection[GramTable]} -> rows (n, tokens, weight) of a new or empty table.
+
+    Args:
+        table: PROJECT:DATASET.TABLE.
+        gate: one element; nothing is written before it is there.
+    """
 
     def __init__(self, table: str, gate: beam.PCollection[int]) -> None:
         super().__init__()

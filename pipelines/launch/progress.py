@@ -1,4 +1,4 @@
-"""How far a local run is: a live line on a terminal, plain lines elsewhere."""
+"""How far a run is: for local runs a live line on a terminal, or plain lines; for jobs elsewhere their metrics."""
 
 import contextlib
 import re
@@ -26,8 +26,8 @@ class _Progress:
         self._level, self._read_seconds = 0, 0.0
 
     def enter(self, names: str) -> str | None:
-        """Notes a stage by the names of its steps; the line to print if the run has come further."""
-        # A stage may also make copies for the levels to come.
+        """Notes that a stage starts, by the names of its steps. Returns the line to print if a new level is reached."""
+        # A stage may also prepare later levels, so the lowest level counts.
         reached = min((int(level) for level in re.findall(r"ExtractNgrams/Level(\d+)/", names)), default=0)
         if "Write/Files" in names:
             reached = self._levels + 1
@@ -50,9 +50,15 @@ class _Progress:
 
 @contextlib.contextmanager
 def show_progress(pipeline: beam.Pipeline, levels: int, size: int, *, quiet: bool) -> Iterator[None]:
-    """While the body runs `pipeline`, says on stderr at which level it is. Nothing if quiet, or on a remote runner.
+    """While the body runs `pipeline`, shows on stderr which level it is at. Shows nothing if quiet or not local.
 
-    The local runner works stage by stage, and each has the names of its steps: nothing of the data is shown.
+    The local runner works stage by stage. A stage is known by the names of its steps, so nothing of the data is shown.
+
+    Args:
+        pipeline: what the body runs.
+        levels: the number of levels.
+        size: bytes of input, for the speed.
+        quiet: show nothing.
     """
     runner = pipeline.runner
     if quiet or not isinstance(runner, FnApiRunner):
@@ -88,9 +94,9 @@ def show_progress(pipeline: beam.Pipeline, levels: int, size: int, *, quiet: boo
 
 @contextlib.contextmanager
 def show_metrics(result: Any, *, quiet: bool) -> Iterator[None]:
-    """While the body waits for a job elsewhere, its state and counters on stderr, from time to time.
+    """While the body waits for a job elsewhere, shows its state and the records read on stderr from time to time.
 
-    For the operator: counts of records are exact. A local run is over before it is waited for, and shows nothing here.
+    This is for the operator: the counts are exact. A local run is over when the body begins, and shows nothing here.
     """
     done = threading.Event()
     start = time.monotonic()

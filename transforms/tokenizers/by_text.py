@@ -1,4 +1,4 @@
-"""Tokenizers that take one text at a time: a pattern, a function, a file of Hugging Face's."""
+"""Tokenizers that take one text at a time: a regular expression, a function, a file of Hugging Face."""
 
 import abc
 import dataclasses
@@ -27,7 +27,7 @@ class ByText(Tokenizer):
 
     @abc.abstractmethod
     def _splitter(self) -> Callable[[str], Iterable[str]]:
-        """From a text to its tokens. What a worker lacks for it fails the run, not every record."""
+        """A function from a text to its tokens. If a worker cannot make it, the run fails, and not every record."""
 
     def tokenize(self, texts: pa.Array) -> TokenColumn:
         split = self._splitter()
@@ -39,8 +39,9 @@ class ByText(Tokenizer):
                 tokens += [token.encode() for token in split(text)]
             except (KeyboardInterrupt, GeneratorExit, MemoryError):
                 raise
-            except BaseException:  # somebody else's code, on somebody's text: counted, its message shown to nobody
-                # A panic in Rust code, as tokenizers have, and sys.exit are no `Exception`.
+            except BaseException:
+                # Foreign code failed on a user's text. It is counted; its message may quote the text and is not shown.
+                # A panic in Rust code, which tokenizers can raise, and sys.exit are not an `Exception`.
                 del tokens[start:]
                 failed += 1
             bounds.append(len(tokens))

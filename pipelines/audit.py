@@ -1,8 +1,8 @@
-"""`dpngram audit`: tries to break the privacy of the installed build, and tells how close it came.
+"""`dpngram audit`: tries to break the privacy of the installed build, and reports how close it came.
 
-Every attack is a job of the real graph, from documents to the files of a release; what is judged are these files.
-A lower bound above the claim is a proof (up to the stated error) that the build is broken. One below it proves
-nothing, but the Gaussian fit near the claim shows that the noise is no larger than it has to be.
+Every attack runs the real graph, from documents to the files of a release, and looks at nothing but these files. A
+lower bound above the claim proves (up to the stated error) that the build is broken. A lower bound below the claim
+proves nothing. A Gaussian fit near the claim shows that the noise is not larger than it has to be.
 """
 
 import argparse
@@ -44,7 +44,7 @@ from dpngram.transforms.whole_files import write_whole
 __all__ = ["run", "run_attack"]
 
 _DOCUMENTS = 20_000  # in a block
-_JOB = 1_500_000  # users in a job; more are several jobs, each a release of its own
+_JOB = 1_500_000  # users in a job; more users are several jobs, each with a separate release
 
 
 def run(argv: Sequence[str]) -> int:
@@ -82,7 +82,15 @@ def _run(attacks: Sequence[Attack], error: float, flags: argparse.Namespace, opt
 def run_attack(
     attack: Attack, directory: str, options: PipelineOptions, error: float, *, noise_key: str | None = None
 ) -> Finding:
-    """Runs the attack's releases into a directory of their own, looks at them, and throws them away."""
+    """Runs the releases of an attack in a new directory, judges them, and deletes them.
+
+    Args:
+        attack: what to run.
+        directory: gets the new directory.
+        options: Beam's options.
+        error: how likely each bound may be wrong.
+        noise_key: where workers find the key; None: a fresh key.
+    """
     work = FileSystems.join(directory, f"trials-{secrets.token_hex(4)}")
     FileSystems.mkdirs(work)
     try:
@@ -98,7 +106,7 @@ def run_attack(
 
 
 def _jobs(attack: Attack) -> list[range]:
-    """The numbers of the trials, job by job. Windows keep their trials together, and are all in one job."""
+    """The numbers of the trials of each job. An attack with windows is one job."""
     size = sum(1 for _ in attack.documents(1, 0))
     jobs = 1 if attack.windows else -(-2 * attack.trials * size // _JOB)
     edges = [2 * (attack.trials * number // jobs) for number in range(jobs + 1)]
@@ -126,14 +134,14 @@ def _build(pipeline: beam.Pipeline, attack: Attack, trials: range, output: str, 
 
 
 def _portions(attack: Attack, trials: range) -> list[tuple[int, int]]:
-    """Ranges of trials whose documents fill a block."""
+    """Ranges of trials; the documents of each range fill a block."""
     size = max(1, sum(1 for _ in attack.documents(1, 0)))
     step = 1 if attack.bounded else max(1, _DOCUMENTS // size)
     return [(first, min(first + step, trials.stop)) for first in range(trials.start, trials.stop, step)]
 
 
 def _documents(trials: tuple[int, int], attack: Attack) -> Iterator[Any]:
-    """The documents of some trials, window by window: blocks, or single ones where windows are to be bounded."""
+    """The documents of some trials, window by window: in blocks, or one by one if the library limits windows."""
     by_window: dict[int, list[tuple[str, str]]] = {}
     for trial in range(*trials):
         for window in attack.windows_of(trial):
@@ -176,11 +184,16 @@ def _flags() -> list[Flag]:
     return [
         Flag("output", "new directory for audit.json and audit.html", Kind.PATH, required=True, metavar="DIR"),
         Flag("epsilon", "claims to test, e.g. 1,4", Kind.NUMBERS, default=4),
-        Flag("delta", "of the claims (default 1e-7)", Kind.NUMBER, default=1e-7),
+        Flag("delta", "delta of the claims (default 1e-7)", Kind.NUMBER, default=1e-7),
         Flag("policy", "policies to attack", default=",".join(POLICIES)),
         Flag("attacks", "attacks to run", default=",".join(ATTACKS)),
-        Flag("trials", "of each attack, in each world: with and without the user", Kind.WHOLE_NUMBER, default=10_000),
-        Flag("error", "how likely each bound may be wrong", Kind.NUMBER, default=1e-4),
+        Flag(
+            "trials",
+            "number of trials of each attack with the user, and as many without",
+            Kind.WHOLE_NUMBER,
+            default=10_000,
+        ),
+        Flag("error", "probability that a bound is wrong", Kind.NUMBER, default=1e-4),
         Flag("noise_key", "as in dpngram extract; for engines whose workers need one (default: a fresh key)"),
     ]
 
@@ -236,7 +249,7 @@ def _page(findings: Sequence[Finding], error: float) -> str:
     parts, charts = [section("Findings", table(["", *_HEAD], rows))], []
     for epsilon in sorted({finding.claim[0] for finding in findings}):
         chosen = [(number, f) for number, f in enumerate(findings, 1) if f.claim[0] == epsilon]
-        top = 2 * epsilon  # where something far beyond the claim, or infinite, is drawn
+        top = 2 * epsilon  # values far above the claim, or infinite ones, are drawn here
         fits = [None if f.fit is None else min(f.fit.epsilon, top) for _, f in chosen]
         spreads = [0.0 if f.fit is None else min(f.fit.epsilon - f.fit.epsilon_low, top) for _, f in chosen]
         series = [
@@ -250,9 +263,9 @@ def _page(findings: Sequence[Finding], error: float) -> str:
     parts.append(section("Figures", f"<div class='two'>{''.join(charts)}</div>"))
     told = "".join(f"<li><b>{name}</b>: {html.escape(kind.summary)}.</li>" for name, kind in ATTACKS.items())
     what = (
-        "<p>Each attack is a pair of neighbouring data sets, many times side by side, through the whole graph of the "
-        "installed build; what is judged are the files it writes. Bounds (&ge;) are wrong with probability at most "
-        f"{error:g} each. A bound above the claim proves that the build is broken.</p><ul>{told}</ul>"
+        "<p>Each attack runs a pair of neighbouring data sets, many times side by side, through the whole graph of the "
+        "installed build, and looks at nothing but the files that come out. Each bound (&ge;) is wrong with "
+        f"probability at most {error:g}. A bound above the claim proves that the build is broken.</p><ul>{told}</ul>"
     )
     footer = f"dpngram {html.escape(importlib.metadata.version('dpngram'))}."
     body = section("What was run", what) + "".join(parts)

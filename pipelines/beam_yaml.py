@@ -1,4 +1,4 @@
-"""`ExtractNgrams` for Beam YAML: a transform that is made from plain values.
+"""`ExtractNgrams` for Beam YAML, which makes transforms from plain values.
 
 providers:
   - type: python
@@ -27,7 +27,7 @@ def extract_ngrams(
 ) -> ExtractNgrams:
     """Rows with a user and a text -> rows (n, tokens, weight). `settings` are those of `ExtractNgrams`.
 
-    Privacy: that of `ExtractNgrams`; every application in a graph is a release of its own.
+    Privacy: that of `ExtractNgrams`; every application in a graph is a separate release.
     """
     plan = plan_extraction(
         epsilon=float(epsilon),

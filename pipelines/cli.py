@@ -1,27 +1,24 @@
 """The `dpngram` command. Each program is imported only when asked for: `plan` needs no Beam."""
 
-import contextlib
 import importlib
 import importlib.metadata
-import logging
 import os
-import shutil
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+
+from dpngram.pipelines.launch.startup import quiet_imports, stop_in_order
 
 __all__ = ["main"]
 
 PROGRAMS = {
-    "demo": "the whole thing on a small generated corpus",
-    "plan": "what a budget buys: noise, thresholds, users needed",
-    "extract": "private n-grams from files",
-    "stream": "private n-grams from messages as they arrive, window by window",
+    "demo": "run an extraction on a small generated corpus",
+    "plan": "show what a privacy budget buys: noise, thresholds, users needed",
+    "extract": "release private n-grams from files",
+    "stream": "release private n-grams from messages as they arrive, window by window",
     "report": "make report.html again from a finished release",
-    "compare": "the paper's systems side by side: tables, figures, sweeps",
+    "compare": "run the paper's systems side by side: tables, figures, sweeps",
     "audit": "try to break the privacy of this build: lower bounds on epsilon",
-    "synth": "write a corpus with a known law, to try things out",
+    "synth": "write a synthetic corpus, to try things out",
 }
 
 
@@ -38,35 +35,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name not in PROGRAMS:
         print(f"dpngram: error: program must be one of {', '.join(PROGRAMS)}, got {name!r:.80}.", file=sys.stderr)
         return 2
-    logging.getLogger().setLevel(logging.CRITICAL)  # importing Beam warns of extras nobody asked for
-    # Beam makes an argument parser for every look at an option, and argparse asks the terminal for its size for every
-    # argument of it: half of the time it takes to build a graph. These two variables answer instead.
-    size = shutil.get_terminal_size()
-    os.environ.setdefault("COLUMNS", str(size.columns))
-    os.environ.setdefault("LINES", str(size.lines))
+    quiet_imports()
     program = importlib.import_module(f"dpngram.pipelines.{name}")
     try:
-        with _stop_in_order():
+        with stop_in_order():
             return int(program.run(rest))
-    except KeyboardInterrupt:  # without a traceback, which may quote data
+    except KeyboardInterrupt:  # no traceback: it may quote the data
         print("dpngram: error: stopped.", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # the reader of a pipe went away: not an error of ours
+    except BrokenPipeError:  # whoever read our output stopped reading: not an error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-
-
-@contextlib.contextmanager
-def _stop_in_order() -> Iterator[None]:
-    """SIGTERM ends a program as Ctrl-C does: what goes with the process, such as a fresh key, goes then, too."""
-    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if ours:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        if ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _usage() -> str:

@@ -1,4 +1,4 @@
-"""`dpngram compare`: the paper's systems side by side, its tables and figures, on any input."""
+"""`dpngram compare`: runs the paper's systems side by side on any input, and makes its tables and figures."""
 
 import argparse
 import functools
@@ -29,6 +29,7 @@ from dpngram.pipelines.launch.input_flags import (
 from dpngram.pipelines.launch.program import Job, run_job
 from dpngram.pipelines.launch.runner import make_pipeline
 from dpngram.pipelines.pages.comparison_page import render_page
+from dpngram.pipelines.research.comparison_files import Exact, Outline, Results
 from dpngram.pipelines.research.results import (
     EXACT_WARNING,
     exact_tables,
@@ -62,7 +63,7 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     anonymity = _anonymity(flags.anonymity, flags.reveal_exact_counts)
     input_format, most_bad = input_format_from_flags(flags), max_bad_fraction(flags)
     size = check_input(flags, input_format)
-    pipeline = make_pipeline(options, size, verbose=flags.verbose)
+    pipeline = make_pipeline(options, size, given=flags.beam_flags, verbose=flags.verbose)
     systems = CompareSystems(
         [run for _, _, run in comparison.runs()],
         **extraction_arguments(flags, size),
@@ -118,7 +119,16 @@ def compare_files(
     *,
     max_bad_fraction: float = 0.01,
 ) -> None:
-    """The whole graph after the one reading: users once -> every run -> sizes -> comparison.json."""
+    """The graph after the reading: users are grouped once -> every run -> sizes -> comparison.json.
+
+    Args:
+        documents, tallies: from `read_documents`.
+        output: the directory.
+        comparison: what is run.
+        systems: the transform that runs it.
+        anonymity: the values of K for exact counts, which are NOT private; None: no exact counts.
+        max_bad_fraction: with more bad records, the run fails.
+    """
     gate = tallies | "CheckRecords" >> CheckRecords(max_bad_fraction)  # one element, or the run fails
     sizes, exact = documents | "Compare" >> systems  # ((kind, run, n, K), count)
     begun = outline(comparison, systems.settings())
@@ -137,8 +147,8 @@ def compare_files(
         )
 
 
-def _write_results(_gate: int, path: str, begun: dict[str, Any], comparison: Comparison, sizes: Iterable[Any]) -> str:
-    """comparison.json: sizes of releases, which are functions of them, and nothing else of the data."""
+def _write_results(_gate: int, path: str, begun: Outline, comparison: Comparison, sizes: Iterable[Any]) -> str:
+    """Writes comparison.json: the sizes of the releases, which anybody could count, and nothing else of the data."""
     write_whole(path, to_json(fill_results(begun, comparison, dict(sizes))))
     return path
 
@@ -146,26 +156,26 @@ def _write_results(_gate: int, path: str, begun: dict[str, Any], comparison: Com
 def _write_exact(
     _gate: int,
     path: str,
-    begun: dict[str, Any],
+    begun: Outline,
     comparison: Comparison,
     anonymity: Sequence[int],
     sizes: Iterable[Any],
     exact: Iterable[Any],
 ) -> str:
-    """The exact counts, apart from everything else. NOT private."""
+    """Writes the exact counts into a separate directory. NOT private."""
     results = fill_results(begun, comparison, dict(sizes))
     write_whole(path, to_json(fill_exact(results, comparison, anonymity, dict(exact))))
     return path
 
 
-def _write_pages(output: str, *, exact: bool) -> dict[str, Any]:
-    """Tables and pages from the finished JSON."""
-    results: dict[str, Any] = json.loads(read_whole(FileSystems.join(output, RESULTS)))
+def _write_pages(output: str, *, exact: bool) -> Results:
+    """Writes tables and pages from the finished JSON."""
+    results: Results = json.loads(read_whole(FileSystems.join(output, RESULTS)))
     for name, text in {**result_tables(results), PAGE: render_page(results)}.items():
         write_whole(FileSystems.join(output, name), text.encode())
     if exact:
         apart = FileSystems.join(output, EXACT_DIRECTORY)
-        counts = json.loads(read_whole(FileSystems.join(apart, EXACT_RESULTS)))
+        counts: Exact = json.loads(read_whole(FileSystems.join(apart, EXACT_RESULTS)))
         files = {**exact_tables(counts), EXACT_PAGE: render_page(results, counts)}
         files["README-NOT-PRIVATE.txt"] = EXACT_WARNING + "\n"
         for name, text in files.items():
@@ -173,7 +183,7 @@ def _write_pages(output: str, *, exact: bool) -> dict[str, Any]:
     return results
 
 
-def _summary(results: dict[str, Any], output: str) -> str:
+def _summary(results: Results, output: str) -> str:
     lines = []
     for number in results["systems"]:
         row = results["rows"][number]
@@ -219,7 +229,7 @@ def _make_parser() -> OneLineParser:
 
 
 def _output_flags() -> list[Flag]:
-    long_users = "leave out users with more tokens than this (default: nobody)"
+    long_users = "leave out users with more tokens than this (default: no limit)"
     return [
         Flag(
             "output", "directory for tables and figures; must be new or empty", Kind.PATH, required=True, metavar="DIR"
@@ -229,15 +239,15 @@ def _output_flags() -> list[Flag]:
 
 
 def _comparison_flags() -> list[Flag]:
-    sweep = f"vary one parameter, e.g. epsilon=1,2,4; of: {', '.join(SWEEPS)}; may be given several times"
+    sweep = f"vary one parameter, e.g. epsilon=1,2,4; one of: {', '.join(SWEEPS)}; may be given several times"
     exact = f"also K-anonymity and statistics of the data: exact, NOT private, into {EXACT_DIRECTORY}/"
     values = f"values of K (default {','.join(map(str, _ANONYMITY))})"
     return [
-        Flag("systems", f"which to run, of: {','.join(SYSTEMS)} (default: all)", default=",".join(SYSTEMS)),
-        Flag("repeats", "runs of each, for mean and deviation", Kind.WHOLE_NUMBER, default=1),
+        Flag("systems", f"systems to run, from: {','.join(SYSTEMS)} (default: all)", default=",".join(SYSTEMS)),
+        Flag("repeats", "runs of each system, for mean and standard deviation", Kind.WHOLE_NUMBER, default=1),
         Flag("sweep", sweep, several=True, default=(), metavar="NAME=VALUES"),
-        Flag("sweep_system", "which system sweeps vary: dpne or plus (default: dpne)"),
-        Flag("as_printed", "DPSU-even with the paper's numbers, which spend more than delta", Kind.SWITCH),
+        Flag("sweep_system", "the system that sweeps vary, dpne or plus (default: dpne)"),
+        Flag("as_printed", "run DPSU-even as the paper prints it, which spends more than delta", Kind.SWITCH),
         Flag("reveal_exact_counts", exact, Kind.SWITCH),
         Flag("anonymity", values, Kind.WHOLE_NUMBERS),
     ]

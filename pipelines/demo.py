@@ -75,7 +75,7 @@ def _demonstrate(program: str, directory: str) -> int:
         return print_error(program, f"output cannot be written: {error.strerror} ({directory!r}).", status=1)
     command = ["--input", corpus, "--output", release, "--epsilon", "2", "--delta", "1e-6", "--max_n", "6"]
     command += ["--max_contributions", "40"]
-    print(f"{_USERS:,} users wrote short messages; each also wrote down a phone number of their own.\n")
+    print(f"{_USERS:,} users wrote short messages; each also wrote down a phone number that is theirs alone.\n")
     print(f"  dpngram extract {' '.join(command)}\n", flush=True)
     status = extract.run(command)
     if status:

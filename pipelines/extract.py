@@ -83,7 +83,7 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     _check_flags(flags, options, input_format)
     dry_run = is_dry_run(options)
     size = check_input(flags, input_format, look=not dry_run)
-    pipeline = make_pipeline(options, size, verbose=flags.verbose)
+    pipeline = make_pipeline(options, size, given=flags.beam_flags, verbose=flags.verbose)
     extract = ExtractLevels(
         plan,
         **extraction_arguments(flags, size),
@@ -155,7 +155,7 @@ def _show(line: str) -> int:
 
 
 def _finished_again(directory: str) -> str:
-    """What is left to do for a release that is whole; its summary."""
+    """Finishes a run that died after its manifest was written; returns the summary of the release."""
     drop_checkpoints(directory)
     try:
         write_report(directory)
@@ -167,7 +167,7 @@ def _finished_again(directory: str) -> str:
 
 
 def _summary(directory: str) -> str:
-    """One line from the manifest: what was released, and where it lies."""
+    """One line from the manifest: what was released, and into which directory."""
     manifest = read_manifest(directory)
     levels = " + ".join(f"{level['released']:,}" for level in manifest["levels"])
     return f"Released {manifest['released']:,} n-grams ({levels}) into {directory}"
@@ -186,7 +186,20 @@ def extract_files(
     max_bad_fraction: float = 0.01,
     output_bigquery: str | None = None,
 ) -> None:
-    """The whole graph: bytes -> documents -> levels -> files."""
+    """The whole graph: bytes -> documents -> levels -> files.
+
+    Args:
+        pipeline: gets the steps.
+        patterns: files, patterns or tables.
+        input_format: what they hold.
+        output: the directory of the release.
+        plan: the plan of `extract`, for the manifest.
+        extract: the transform from documents to levels.
+        output_format: one of `OUTPUT_FORMATS`.
+        bad_records: directory for the list of records that cannot be used.
+        max_bad_fraction: with more bad records, the run fails.
+        output_bigquery: a table that gets the rows, too.
+    """
     documents, tallies = read_documents(pipeline, patterns, input_format, bad_records)
     gate = tallies | "CheckRecords" >> CheckRecords(max_bad_fraction)  # one element, or the run fails
     tables = documents | "ExtractNgrams" >> extract  # {n: table of released grams}

@@ -18,7 +18,7 @@ def run(argv: Sequence[str]) -> int:
     flags = parser.parse_args(argv)
     try:
         path = write_report(flags.directory)
-    except Exception as error:  # what lies there may be anybody's, and broken in any way
+    except Exception as error:  # these files may be anything, and broken in any way
         return print_error(parser.prog, f"no finished release in {flags.directory!r} ({type(error).__name__}).", 1)
     print(path)
     return 0

@@ -1,4 +1,4 @@
-"""`dpngram stream`: private n-grams from messages as they arrive, one release for each window of time."""
+"""`dpngram stream`: releases private n-grams from messages as they arrive, a release for each window of time."""
 
 import argparse
 import functools
@@ -39,7 +39,7 @@ from dpngram.transforms.randomness.noise_key import KeyReference
 
 __all__ = ["ParseMessages", "run", "stream_messages"]
 
-# A message may be stamped this much ahead of its arrival: clocks differ.
+# A message may have a time that is so many seconds after its arrival: clocks differ.
 _MOST_AHEAD = 60.0
 
 
@@ -82,7 +82,17 @@ def stream_messages(
     extract: ExtractLevels,
     output_format: str = "jsonl",
 ) -> None:
-    """The whole graph: messages -> (user, text) by time -> windows -> levels -> a directory for each window."""
+    """The whole graph: messages -> (user, text) by time -> windows -> levels -> a directory for each window.
+
+    Args:
+        messages: (JSON message, time of arrival).
+        fields: the names of the fields with user, text and time; no time: that of the arrival.
+        window: fixed or sliding windows.
+        output: gets a directory for each window with a release.
+        plan: the plan of `extract`, for the manifest.
+        extract: the transform from documents to levels.
+        output_format: one of `OUTPUT_FORMATS`.
+    """
     tables = (
         messages
         | "Parse" >> ParseMessages(*fields)  # (user, text) at their time
@@ -93,12 +103,16 @@ def stream_messages(
 
 
 class ParseMessages(beam.PTransform):
-    """(JSON message, arrival) -> (user, text), stamped with their own time, or that of their arrival.
+    """(JSON message, arrival) -> (user, text) with the time of the message, or of its arrival.
 
-    Privacy: the watermark comes from the source's clock, never from the messages: one message stamped far in the future
-    must not make everybody else late. A message that cannot be used is counted and left out; its content is in no
-    error. One that says it is from more than a minute after its arrival is left out, too: it would wait in
+    Privacy: the watermark comes from the source's clock, never from the messages. Otherwise one message with a time far
+    in the future would make everybody else's late. A message that cannot be used is counted and left out; no error
+    shows its content. A message with a time more than a minute after its arrival is left out, too: it would wait in
     memory for a window that may be years away.
+
+    Args:
+        user_field, text_field: the names of the fields.
+        time_field: the name of the field with the time; None: the time of arrival.
     """
 
     def __init__(self, user_field: str, text_field: str, time_field: str | None) -> None:
@@ -119,7 +133,7 @@ class _ParseDoFn(beam.DoFn):
         try:
             record = json.loads(message)
             user, text = record[self._user], record[self._text]
-            json.dumps([user, text], ensure_ascii=False).encode()  # half a surrogate pair is no text for a coder
+            json.dumps([user, text], ensure_ascii=False).encode()  # half a surrogate pair cannot be encoded
             moment = arrival if self._time is None else _seconds(record[self._time])
             if not -6e10 < moment < arrival + _MOST_AHEAD:
                 raise ValueError
@@ -130,7 +144,7 @@ class _ParseDoFn(beam.DoFn):
 
 
 def _seconds(moment: Any) -> float:
-    """Unix time from a number of seconds, or from an ISO 8601 text (UTC where it does not say)."""
+    """Unix time from a number of seconds, or from an ISO 8601 text (in UTC unless it has a time zone)."""
     if isinstance(moment, str):
         parsed = datetime.fromisoformat(moment.replace("Z", "+00:00"))
         return (parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)).timestamp()
@@ -163,7 +177,11 @@ def _check_source(flags: argparse.Namespace) -> None:
 
 
 def _check_key(reference: str | None, output: str) -> None:
-    """A stream is restarted, so its key must last and stay; beside it lie names of all windows that had data."""
+    """Raises ParameterError if this key cannot serve a stream.
+
+    A stream is started again, and must then find the same key. A key file also has a file beside it for every window
+    that had data, so it must not be in the output.
+    """
     if reference is None:
         raise ParameterError("noise_key must be given: a stream that is started again needs the same noise.")
     key = KeyReference.parse(reference)
@@ -199,15 +217,20 @@ def _make_parser() -> OneLineParser:
     parser.add_flags(budget_flags(), "budget")
     parser.add_flags(_data_flags(), "data")
     parser.add_flags(_window_flags(), "windows")
-    extraction = extraction_flags("stream", "must be given; of a secret, name the version", shards=16)
+    extraction = extraction_flags("stream", "required, and a secret needs its version", shards=16)
     parser.add_flags([*extraction, pruning_flag(), *screen_flags(progress=False)], "extraction")
     return parser
 
 
 def _data_flags() -> list[Flag]:
-    output = "directory; gets a new directory for each window with a release"
+    output = "directory that gets a new directory for each window with a release"
     return [
-        Flag("input", "files of JSON lines that appear, whole, in a directory", Kind.PATH, metavar="PATTERN"),
+        Flag(
+            "input",
+            "pattern of files of JSON lines, which must be renamed into place when they are whole",
+            Kind.PATH,
+            metavar="PATTERN",
+        ),
         Flag("subscription", "instead of --input: projects/P/subscriptions/S of Pub/Sub"),
         Flag("output", output, Kind.PATH, required=True, metavar="DIR"),
         Flag("user_field", "field with the name of the user", default="user"),

@@ -1,7 +1,7 @@
 """`dpngram synth`: a corpus with a known law, for trying things out and measuring.
 
-Words follow Zipf's law, users' lengths a log-normal, and phrases are planted with exact numbers of users. The seed
-decides everything; nothing here is private, so an ordinary generator does.
+Words follow Zipf's law, the lengths of users' texts a log-normal law, and phrases are planted with exact numbers of
+users. The seed decides everything. Nothing here is private, so an ordinary random generator is enough.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ class Phrase:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """The law of a corpus."""
+    """The law that a corpus is drawn from."""
 
     users: int
     tokens_per_user: float = 50.0
@@ -69,7 +69,7 @@ class Corpus:
         ]
 
     def blocks(self) -> Iterator[tuple[pa.Array, pa.Array]]:
-        """(user, text) columns, some posts at a time; every user's posts lie in one block, phrases in the last."""
+        """(user, text) columns, some posts at a time. Every user's posts are in one block; phrases are in the last."""
         cumulative = np.cumsum(np.arange(1, self.vocabulary + 1, dtype=np.float64) ** -self.zipf)
         words = pa.array([f"w{word}" for word in range(self.vocabulary)])
         for start in range(0, self.users, _USERS_PER_BLOCK):
@@ -144,7 +144,9 @@ def _flags() -> list[Flag]:
 
 
 def run(argv: Sequence[str]) -> int:
-    parser = OneLineParser(prog="dpngram synth", description="Write a corpus with a known law.")
+    parser = OneLineParser(
+        prog="dpngram synth", description="Write a synthetic corpus, to try things out and to measure."
+    )
     parser.add_flags(_flags())
     flags = vars(parser.parse_args(argv))
     path = flags.pop("output")

@@ -2,7 +2,7 @@
 
     python -m dpngram.pipelines.template > templates/dataflow/metadata.json
 
-A template passes NAME=VALUE only, so switches take true or false, and several inputs stand in one value.
+A template passes NAME=VALUE only. So a switch takes true or false, and several inputs are one value with spaces.
 """
 
 import json
@@ -54,7 +54,7 @@ def template_metadata() -> dict[str, Any]:
 def command_line(words: Sequence[str]) -> list[str]:
     """The flags of `dpngram extract` from a template's NAME=VALUE; what is not ours stays as it is.
 
-    An empty value is a parameter that nobody filled in.
+    An empty value is a parameter that was not filled in.
     """
     flags, line = _flags(), []
     for word in words:
@@ -74,7 +74,7 @@ def command_line(words: Sequence[str]) -> list[str]:
 
 
 def launch(words: Sequence[str]) -> int:
-    """What the launcher of the template runs. Unless told otherwise, workers run the image that it runs in."""
+    """Runs in the launcher of the template. Workers get the image of the launcher, unless a flag names another."""
     try:
         line = command_line(words)
     except ParameterError as error:

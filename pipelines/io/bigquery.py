@@ -1,6 +1,6 @@
-"""BigQuery as input and output, through Beam's own transforms; needs the extra `gcp`.
+"""BigQuery as input and output, through Beam's transforms; needs the extra `gcp`.
 
-Not tried against BigQuery itself by our tests, which put stand-ins for Beam's two transforms.
+Our tests never talk to BigQuery: they use stand-ins for Beam's two transforms.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from dpngram.accounting import ParameterError
-from dpngram.pipelines.io.parsing import Fields
+from dpngram.pipelines.io.parsing import Fields, Tally
 from dpngram.pipelines.io.tables import parse_records
 from dpngram.transforms import GramTable
 from dpngram.transforms.blocks.documents import DocumentBlock
@@ -28,7 +28,7 @@ SCHEMA = {
 
 
 def check_table(flag: str, table: str) -> str:
-    """PROJECT:DATASET.TABLE, and an installation that can reach it; otherwise a ParameterError."""
+    """The table, if it is PROJECT:DATASET.TABLE and Beam's extra for BigQuery is installed; else a ParameterError."""
     try:
         from apache_beam.io.gcp.bigquery_tools import parse_table_reference
         from google.cloud import bigquery  # noqa: F401
@@ -42,9 +42,13 @@ def check_table(flag: str, table: str) -> str:
 
 
 class ReadBigQuery(beam.PTransform):
-    """Root: tables -> (DocumentBlock, tallies), like `ReadDocuments`; a row's number stands for its place.
+    """Root: tables -> (DocumentBlock, tallies), like `ReadDocuments`.
 
     Privacy: the blocks are the private data; tallies are for the operator.
+
+    Args:
+        tables: PROJECT:DATASET.TABLE of each.
+        fields: the columns with the user and the text.
     """
 
     def __init__(self, tables: list[str], fields: Fields) -> None:
@@ -62,10 +66,11 @@ class ReadBigQuery(beam.PTransform):
             rows
             | "Rows" >> beam.Flatten(pipeline=pbegin.pipeline)
             | "Batch" >> beam.BatchElements(min_batch_size=1000, max_batch_size=20_000)
-            | "Parse" >> beam.ParDo(_ParseDoFn(self._fields)).with_outputs("tallies", main="documents")
+            | "Parse"
+            >> beam.ParDo(_ParseDoFn(self._fields))
+            .with_output_types(DocumentBlock, tallies=Tally)
+            .with_outputs("tallies", main="documents")
         )
-        read["documents"].element_type = DocumentBlock
-        read["tallies"].element_type = beam.typehints.Tuple[int, beam.typehints.Tuple[int, int]]
         return read["documents"], read["tallies"]
 
 
@@ -84,7 +89,12 @@ class _ParseDoFn(beam.DoFn):
 
 
 class WriteBigQuery(beam.PTransform):
-    """{n: PCollection[GramTable]} -> rows (n, tokens, weight) of a new or empty table, once `gate` has its element."""
+    """{n: PCollection[GramTable]} -> rows (n, tokens, weight) of a new or empty table.
+
+    Args:
+        table: PROJECT:DATASET.TABLE.
+        gate: one element; nothing is written before it is there.
+    """
 
     def __init__(self, table: str, gate: beam.PCollection[int]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""One level of a release as the bytes of a file, and back; every format in the same order, from the same columns."""
+"""One level of a release as the bytes of a file, and back. Every format has the same columns in the same order."""
 
 import csv
 import dataclasses
@@ -40,7 +40,7 @@ class Encoding:
 
 
 def json_lines(table: GramTable) -> bytes:
-    """{"n": ..., "tokens": [...], "weight": ...} a line, built in columns."""
+    """{"n": ..., "tokens": [...], "weight": ...} on each line, built in columns."""
     if not len(table):
         return b""
     words = pa.array([json.dumps(word, ensure_ascii=False) for word in table.vocabulary.to_pylist()], pa.large_string())
@@ -67,7 +67,7 @@ def _decode_json(data: bytes, _n: int) -> list[tuple[list[str], float]]:
 
 
 def _csv(table: GramTable) -> bytes:
-    """A column for each token, so that no separator can be taken for a part of one; then the weight."""
+    """A column for each token, then the weight. So no separator can be mistaken for a part of a token."""
     words = table.vocabulary
     n = table.tokens.shape[1]
     columns = {f"token_{place + 1}": words.take(pa.array(table.tokens[:, place])) for place in range(n)}
@@ -131,7 +131,7 @@ def _decode_avro(data: bytes, _n: int) -> list[tuple[list[str], float]]:
 
 
 def _vocab(table: GramTable) -> bytes:
-    """A gram a line, its tokens joined by blanks, heaviest first; white space inside a token is escaped."""
+    """One n-gram on each line, the heaviest first. Blanks join its tokens; white space inside a token is escaped."""
     if not len(table):
         return b""
     words = [word.translate(str.maketrans(_ESCAPES)) for word in table.vocabulary.to_pylist()]

@@ -30,7 +30,7 @@ _READ_BYTES = 1 << 20
 
 
 class ByteRange(NamedTuple):
-    """The lines of a file that begin in [start, end); a compressed file is one range. Columnar files: row groups."""
+    """The lines of a file that begin in [start, end). A compressed file is one range; of Parquet it is row groups."""
 
     path: str
     start: int
@@ -47,20 +47,24 @@ class Piece(NamedTuple):
 
 
 def is_damage(error: Exception, compression: str) -> bool:
-    """Whether a file is broken, rather than out of reach for the moment.
+    """Whether an error says that a file is broken, rather than out of reach for the moment.
 
-    Privacy: memory that runs out is never damage, also where Arrow says so. All records of a part would be left out
-    because one of them is large, and what is read of one user would depend on another.
+    Privacy: running out of memory never counts as damage, even if Arrow reports it like damage. Otherwise all records
+    of a part would be left out because one of them is large, and what is read of one user would depend on another.
+
+    Args:
+        error: what was raised while a part of the file was read.
+        compression: of the file, as Beam names it; "" for columnar files.
     """
     if isinstance(error, (MemoryError, pa.ArrowNotImplementedError, pa.lib.ArrowCapacityError)):
-        return False  # the last two: a row of two gigabytes, among others; they are not Arrow's words for damage
+        return False  # Arrow raises the last two for a row of two gigabytes, for example, and never for damage
     if isinstance(error, OSError):
-        # Some decompressors, and Arrow, report broken data as an error of the file: without a number, and Arrow's
-        # without a class of its own. (Columnar files have the compression "".)
+        # Some decompressors, and Arrow, report broken data as an OSError without a number; Arrow's is not a subclass
+        # of it. (Columnar files have the compression "".)
         packed = compression not in ("", CompressionTypes.UNCOMPRESSED)
         arrow = compression == "" and type(error) is OSError
         return isinstance(error, gzip.BadGzipFile) or (error.errno is None and (packed or arrow))
-    if type(error) is RuntimeError:  # no thread, a pool that is shut: not the file's fault; a generator cut short is
+    if type(error) is RuntimeError:  # the file's fault only if a generator was cut short; else no thread, a closed pool
         return isinstance(error.__cause__, StopIteration)
     known = (EOFError, ValueError, RecursionError, IndexError, KeyError, OverflowError, zlib.error, pa.ArrowException)
     return isinstance(error, known) or type(error).__name__ == "ZstdError"
@@ -68,7 +72,7 @@ def is_damage(error: Exception, compression: str) -> bool:
 
 @contextlib.contextmanager
 def open_file(path: str, compression: str) -> Iterator[Any]:
-    """A file on any Beam filesystem. Beam's own gz and bz2 readers take a file that breaks off for a whole one."""
+    """A file on any Beam filesystem. We read gz and bz2 ourselves: Beam's readers accept a file that breaks off."""
     ours = compression in (CompressionTypes.GZIP, CompressionTypes.BZIP2)
     with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED if ours else compression) as raw:
         if compression == CompressionTypes.GZIP:
@@ -110,7 +114,7 @@ def header_line(path: str, compression: str, skip_header_lines: int) -> bytes:
 
 
 def _drop_long_lines(piece: Piece) -> Iterator[Piece]:
-    """Whether a line is too long depends on the line, not on what was read along with it."""
+    """Cuts out lines that are too long. Which are depends on the line alone, not on what was read along with it."""
     if piece.data is None or piece.length <= MAX_RECORD_BYTES:
         yield piece
         return

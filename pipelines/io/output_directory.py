@@ -16,9 +16,18 @@ __all__ = ["drop_checkpoints", "prepare_output"]
 def prepare_output(
     directory: str, plan: ExtractionPlan, settings: dict[str, Any], output_format: str, *, overwrite: bool, resume: bool
 ) -> bool:
-    """Makes the directory ready; an error if something is in it that must not be touched. False: already finished.
+    """Makes the directory ready. Returns False if the release in it is finished and is the one asked for.
 
-    The old manifest goes first: from then on until the new one is written, nothing here looks like a release.
+    The old manifest is deleted first: until the new one is written, nothing here looks like a release.
+
+    Args:
+        directory: where the release goes.
+        plan, settings, output_format: of the release that is asked for.
+        overwrite: replace a release that is there.
+        resume: keep the checkpoints of a run that died, or accept its finished release.
+
+    Raises:
+        ParameterError: if something is in the directory that must not be touched.
     """
     if FileSystems.get_scheme(directory) is None and os.path.isfile(directory):
         raise ParameterError(f"output must be a directory, got {directory!r}, which is a file.")
@@ -55,7 +64,7 @@ def _is_our_manifest(directory: str) -> bool:
 
 
 def _check_finished(directory: str, plan: ExtractionPlan, settings: dict[str, Any], output_format: str) -> None:
-    """An error unless the finished release is the one asked for, and whole."""
+    """Raises ParameterError unless the finished release is the one asked for, with all of its files."""
     manifest = read_manifest(directory)
     asked = {"plan": plan_document(plan), "settings": without_plan(settings), "format": output_format}
     for name, value in asked.items():
@@ -72,7 +81,7 @@ def _check_finished(directory: str, plan: ExtractionPlan, settings: dict[str, An
 
 
 def drop_checkpoints(directory: str) -> None:
-    """What is finished needs none, nor what a worker that died was writing."""
+    """Deletes checkpoints and leftover temporary files of a finished run."""
     patterns = [FileSystems.join(directory, name) for name in ("checkpoint-*", "*.tmp")]
     matched = {file.path for result in FileSystems.match(patterns) for file in result.metadata_list}
     found = [path for path in sorted(matched) if is_ours(FileSystems.split(path)[1])]

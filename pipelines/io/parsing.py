@@ -1,8 +1,8 @@
-"""Lines into documents, in columns by Arrow; what cannot be used is named by a reason and its place, never shown.
+"""Lines into documents, in columns by Arrow. A record that cannot be used is reported by reason and place, never shown.
 
-Privacy: what a line gives must depend on that line alone, or one user's broken record would change what is read of
-others. So Arrow's result for many lines is taken only where it must equal that of each line by itself; otherwise
-each half is parsed alone, down to the lines that are bad. (CSV, whose records may span lines, is in tables.py.)
+Privacy: what is read of a line must depend on that line alone. Otherwise one user's broken record would change what is
+read of others. So Arrow's result for many lines is used only if it must equal the results for the single lines. If not,
+each half is parsed by itself, down to the lines that are bad. (CSV records may span lines: see tables.py.)
 """
 
 import dataclasses
@@ -21,13 +21,16 @@ import pyarrow.json
 from dpngram.transforms.blocks.columns import binary_array
 from dpngram.transforms.blocks.documents import DocumentBlock
 
-__all__ = ["BadRecord", "Fields", "Parsed", "is_utf8", "make_block", "parse_jsonl", "parse_text", "parse_tsv"]
+__all__ = ["BadRecord", "Fields", "Parsed", "Tally", "is_utf8", "make_block", "parse_jsonl", "parse_text", "parse_tsv"]
+
+
+Tally = tuple[int, tuple[int, int]]  # (0, (records, bad records)) of one part of the input
 
 
 class BadRecord(NamedTuple):
-    """A record that cannot be used: why, and where it lies. For columnar files the offset is the row's number.
+    """A record that cannot be used: the reason and the place. For columnar files the offset is the number of the row.
 
-    Rows that lie in a row and have one reason are one, with how many `rows`: a file may claim any number of them.
+    Consecutive rows with the same reason are one entry with their number, `rows`: a file may claim any number of rows.
     """
 
     reason: str
@@ -38,7 +41,7 @@ class BadRecord(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Fields:
-    """The names of the fields; of several the first that a record has counts. With `tokens`, no text is read."""
+    """The names of the fields. Of several names, the first that a record has counts. With `tokens`, no text is read."""
 
     user: tuple[str, ...] = ("user", "author")
     text: tuple[str, ...] = ("text", "content")
@@ -51,7 +54,7 @@ class Fields:
 
 @dataclasses.dataclass
 class Parsed:
-    """Documents, how many records there were (blank lines are none), and those that cannot be used."""
+    """Documents, the number of records (a blank line is not a record), and the records that cannot be used."""
 
     blocks: list[DocumentBlock] = dataclasses.field(default_factory=list)
     records: int = 0
@@ -59,7 +62,7 @@ class Parsed:
 
 
 def parse_text(lines: bytes, offset: int = 0) -> Parsed:
-    """One document a line, without users; the line's end is no part of it."""
+    """One document on each line, without users. The end of the line is not part of the document."""
     data = np.frombuffer(lines.replace(b"\r\n", b"  ").replace(b"\n", b" "), np.uint8)
     ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n")) + 1
     if len(data) and not (len(ends) and ends[-1] == len(data)):
@@ -82,13 +85,11 @@ def parse_text(lines: bytes, offset: int = 0) -> Parsed:
 
 
 def parse_jsonl(lines: bytes, fields: Fields, offset: int = 0) -> Parsed:
-    """One JSON object a line. The user is a string or a whole number of 64 bits; the text is a string.
+    """One JSON object on each line. The user is a string or a whole number of 64 bits; the text is a string.
 
-    Arrow does not look at line ends. But only lines that open and close an object are given to it, an object closed at
-    a line's end and followed by an opened one is no part of a larger value, and the number of objects must be
-    that of lines; so every line is one object, as it would be by itself. Where it refuses them together, each line is
-    looked at alone, those that lack something are set aside, and the others go to Arrow again in groups that
-    have the same fields; it has the last word, down to single lines.
+    Fast path: if every line starts with `{` and ends with `}`, and Arrow finds as many objects as there are lines, each
+    line is exactly one object. Otherwise we inspect lines one by one, drop the bad ones, and give the rest to Arrow
+    again in groups with the same fields. Arrow decides; Python only finds the reason.
     """
     if _plain_objects(lines):
         count = lines.count(b"\n") + (not lines.endswith(b"\n"))
@@ -120,7 +121,7 @@ def parse_jsonl(lines: bytes, fields: Fields, offset: int = 0) -> Parsed:
 
 
 def parse_tsv(lines: bytes, header: bytes, fields: Fields, offset: int = 0) -> Parsed:
-    """One record a line, values apart by tabs, as the header names them. There are no quotes."""
+    """One record on each line: values between tabs, in the columns that the header names. There are no quotes."""
     records = _split(lines, offset, b"\r")
     columns = [name.strip() for name in header.removeprefix(BOM_UTF8).decode(errors="replace").split("\t")]
     users, texts = ([name for name in names if name in columns] for names in (fields.user, fields.content))
@@ -151,7 +152,7 @@ _Line = tuple[int, bytes]
 
 
 def _split(lines: bytes, offset: int, white: bytes) -> list[_Line]:
-    """The lines that are not blank, stripped of `white`, with their places; a byte order mark is no part of one."""
+    """The lines that are not blank, with their places, without `white` at their ends and byte order marks."""
     records, at = [], offset
     for line in lines.split(b"\n"):
         bare = line.strip(white).removeprefix(BOM_UTF8)
@@ -222,7 +223,7 @@ def _first_of(columns: Sequence[pa.Array]) -> pa.Array:
 
 
 def make_block(users: pa.Array, contents: pa.Array) -> DocumentBlock | None:
-    """A block from columns, or None if a user or a text is missing or empty of a name."""
+    """A block from columns, or None if a user is missing or empty, or a text is missing."""
     if contents.null_count or not pc.all(pc.greater(pc.binary_length(users), 0), skip_nulls=False).as_py():
         return None
     if not pa.types.is_list(contents.type) and not pa.types.is_large_list(contents.type):
@@ -235,10 +236,11 @@ def make_block(users: pa.Array, contents: pa.Array) -> DocumentBlock | None:
 
 
 def _look_at_json(line: bytes, fields: Fields) -> tuple[str, tuple[str, str, str] | None]:
-    """Why one line cannot be used, and, if Arrow is to be asked, (user field, content field, kind of user).
+    """The reason why one line cannot be used, and its shape: (user field, content field, kind of user).
 
-    A line that Python reads and that lacks a user or a text is bad for Arrow, too. What Python cannot read gets an
-    empty shape: Arrow, which is asked last in any case, may think otherwise (of a number with 5,000 digits, say).
+    The shape is None if Arrow need not be asked: a line that Python reads and that lacks a user or a text is bad for
+    Arrow, too. If Python cannot read the line, the names in the shape are empty: Arrow may be able to (a number with
+    5,000 digits, for example).
     """
     if not is_utf8(line):
         return "bad_utf8", None

@@ -23,7 +23,7 @@ __all__ = ["PollFiles"]
 
 
 class _Source(NamedTuple):
-    """What to look for. Poll number p is due at p * interval of the clock."""
+    """What to look for. Poll number p is due when the clock shows p * interval."""
 
     pattern: str
     interval: float
@@ -34,11 +34,19 @@ class _Source(NamedTuple):
 class PollFiles(beam.PTransform):
     """Root: (line, arrival) for every line of every file that appears under a pattern, once.
 
-    Files must appear whole (be renamed into place), each under a name of its own; one that changes later is not read
-    again. Arrival is the time of the poll that found the file. The watermark is that time less `delay`: it follows this
-    clock, not the times that users write into their messages. Until its lines have their own times, a file carries
-    the time of the watermark, which holds the watermark back: one that takes long to read does not make its lines
-    late.
+    Files must appear whole (be renamed into place), each under a new name; a file that changes later is not read again.
+    Arrival is the time of the poll that found the file. The watermark is that time minus `delay`: it follows this
+    clock, not the times that users write into their messages. A file has the time of the watermark, and so holds it
+    back, until its lines have their own times: reading a large file slowly does not make its lines late.
+
+    Why not `fileio.MatchContinuously`: its watermark is the time of the poll, so it neither waits for late messages nor
+    for slow files.
+
+    Args:
+        pattern: of the files, on any Beam filesystem.
+        interval: seconds between two polls.
+        delay: seconds that the watermark is behind the clock.
+        stop: the time of the last poll; None: never.
     """
 
     def __init__(self, pattern: str, *, interval: float, delay: float, stop: float | None = None) -> None:
@@ -88,7 +96,7 @@ class _PollDoFn(beam.DoFn):
         tracker: Any = beam.DoFn.RestrictionParam(_Polls()),  # noqa: B008 (Beam's way to ask for it)
         watermark: Any = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider()),  # noqa: B008
     ) -> Iterator[TimestampedValue]:
-        """One poll a call, so that what was found is passed on. Polls that a job missed while it stood are left out."""
+        """Makes one poll in each call, so that its files are passed on. Polls that a job missed are skipped."""
         source = _Source(*element)
         number = tracker.current_restriction().start
         wait = number * source.interval - time.time()
@@ -120,7 +128,7 @@ class _OnlyNewDoFn(beam.DoFn):
 
 
 class _LinesDoFn(beam.DoFn):
-    """A file that is damaged, or gone, is one bad record: it must not stop the stream."""
+    """A file that is damaged or gone counts as one bad record: it must not stop the stream."""
 
     def __init__(self) -> None:
         self._long = Metrics.counter("dpngram", "bad_too_long")

@@ -1,4 +1,4 @@
-"""Files into blocks of documents: byte ranges and row groups, parsed in columns, never a Python object a line."""
+"""Files into blocks of documents: byte ranges and row groups, parsed in columns, without Python objects for lines."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from apache_beam.metrics import Metrics
 
 from dpngram.pipelines.io.input_formats import InputFormat
 from dpngram.pipelines.io.lines import ByteRange
-from dpngram.pipelines.io.parsing import BadRecord
+from dpngram.pipelines.io.parsing import BadRecord, Tally
 from dpngram.transforms.blocks.documents import DocumentBlock
 from dpngram.transforms.messages import Message
 
@@ -24,9 +24,9 @@ __all__ = [
 
 
 def match_files(patterns: list[str]) -> dict[str, int]:
-    """The files of all patterns with their sizes, each once, however many patterns name it.
+    """The files that match the patterns, with their sizes; each file once, even if several patterns match it.
 
-    Privacy: a file read twice would make two users of every line that has no user id.
+    Privacy: reading a file twice would make two users of every line without a user id.
     """
     found = {}
     for matched in FileSystems.match(patterns):
@@ -37,12 +37,17 @@ def match_files(patterns: list[str]) -> dict[str, int]:
 
 
 class ReadDocuments(beam.PTransform):
-    """Root: file patterns -> (DocumentBlock, tallies). Any Beam filesystem; gz, bz2 and zst by their names.
+    """Root: file patterns -> (DocumentBlock, tallies). Any Beam filesystem; gz, bz2 and zst are known by their names.
 
-    A tally is (0, (records, bad records)) of one part of a file; `CheckRecords` adds them up. With `bad_records` a
-    directory gets a line for every record that cannot be used: reason, file, offset and length, never its content.
+    A tally is (0, (records, bad records)) of one part of a file; `CheckRecords` adds them up.
 
     Privacy: the blocks are the private data; tallies and lists of bad records are for the operator.
+
+    Args:
+        patterns: of the files.
+        input_format: what they hold.
+        bad_records: a directory that gets a line for every record that cannot be used: reason, file, offset and length,
+            never its content.
     """
 
     DOCUMENTS, TALLIES = "documents", "tallies"
@@ -58,10 +63,10 @@ class ReadDocuments(beam.PTransform):
             | "Ranges" >> beam.FlatMap(_split_files, self._patterns, self._format)  # (number, range)
             | "Spread" >> beam.GroupByKey()  # over the workers
             | "Parse"
-            >> beam.ParDo(_ParseDoFn(self._format, self._bad_records)).with_outputs(self.TALLIES, main=self.DOCUMENTS)
+            >> beam.ParDo(_ParseDoFn(self._format, self._bad_records))
+            .with_output_types(DocumentBlock, tallies=Tally)
+            .with_outputs(self.TALLIES, main=self.DOCUMENTS)
         )
-        read[self.DOCUMENTS].element_type = DocumentBlock
-        read[self.TALLIES].element_type = beam.typehints.Tuple[int, beam.typehints.Tuple[int, int]]
         return read[self.DOCUMENTS], read[self.TALLIES]
 
 
@@ -92,7 +97,7 @@ class _ParseDoFn(beam.DoFn):
 
 
 def _write_bad_records(directory: str, number: int, path: str, bad: list[BadRecord]) -> None:
-    """One file for each part, named by its number: a part that is read twice writes the same file again."""
+    """Writes one file for each part, named by its number: if a part is read twice, the same file is written again."""
     lines = [
         json.dumps(
             {"reason": record.reason, "file": path, "offset": record.offset, "length": record.length}
@@ -110,17 +115,18 @@ class TooManyBadRecords(Exception):
 
 
 class CheckRecords(beam.PTransform):
-    """Tallies -> one element, when at most `max_bad_fraction` of all records are bad; otherwise the run fails.
+    """Tallies -> one element, if at most `max_bad_fraction` of all records are bad; otherwise the run fails.
 
-    What is written depends on that element, so a run on the wrong field or file releases nothing.
-    Privacy: whether a run fails is seen by the operator only, who has the data.
+    Nothing is written without that element, so a run on the wrong field or file releases nothing.
+
+    Privacy: only the operator, who has the data, sees whether a run fails.
     """
 
     def __init__(self, max_bad_fraction: float) -> None:
         super().__init__()
         self._most = max_bad_fraction
 
-    def expand(self, tallies: beam.PCollection[tuple[int, tuple[int, int]]]) -> beam.PCollection[int]:
+    def expand(self, tallies: beam.PCollection[Tally]) -> beam.PCollection[int]:
         always = tallies.pipeline | "Start" >> beam.Impulse() | "Always" >> beam.Map(_no_records)
         return (
             (tallies, always)
@@ -136,11 +142,11 @@ def _add_pairs() -> beam.CombineFn:
     return beam.combiners.TupleCombineFn(sum, sum).with_input_types(pair).with_output_types(pair)
 
 
-def _no_records(_start: bytes) -> tuple[int, tuple[int, int]]:
+def _no_records(_start: bytes) -> Tally:
     return 0, (0, 0)
 
 
-def _check_records(total: tuple[int, tuple[int, int]], most: float) -> int:
+def _check_records(total: Tally, most: float) -> int:
     records, bad = total[1]
     if bad > most * records:
         raise TooManyBadRecords(Message.TOO_MANY_BAD_RECORDS.format(bad=bad, records=records, allowed=most))

@@ -60,7 +60,7 @@ class ManifestWindow(TypedDict):
 
 
 class OfWindow(TypedDict, total=False):
-    """What the manifest of a window says besides."""
+    """What only the manifest of a window has."""
 
     window: ManifestWindow
 

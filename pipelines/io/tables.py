@@ -1,4 +1,4 @@
-"""CSV, Parquet and Avro files into documents; the rows that cannot be used are named by number."""
+"""CSV, Parquet and Avro files into documents. Rows that cannot be used are reported by number."""
 
 import csv
 import re
@@ -35,7 +35,7 @@ def parquet_groups(path: str) -> int:
 
 
 def read_parquet(path: str, group: int, fields: Fields) -> Iterator[Parsed]:
-    """The rows of one row group. A file without the columns is one long list of bad rows; so is one that breaks off."""
+    """The documents of one row group. If a column is missing, or the file breaks off, its rows are bad records."""
     with FileSystems.open(path, compression_type="uncompressed") as file:
         parquet = pyarrow.parquet.ParquetFile(file)
         rows = [max(parquet.metadata.row_group(number).num_rows, 0) for number in range(group + 1)]
@@ -61,12 +61,12 @@ def read_parquet(path: str, group: int, fields: Fields) -> Iterator[Parsed]:
 
 
 def _all_bad(reason: str, first: int, count: int) -> Parsed:
-    """So many rows from this one on, none of which can be used."""
+    """`count` rows, from the row `first` on, none of which can be used."""
     return Parsed([], count, [BadRecord(reason, first, 0, count)] if count else [])
 
 
 def read_columns(users: list[pa.Array], contents: list[pa.Array], first: int) -> Parsed:
-    """Documents from columns of one batch; rows without a user or with a text that is no text are bad."""
+    """Documents from the columns of one batch. A row is bad without a user, or if its content is not a text."""
     count = len(users[0])
     who, what = _coalesce([_strings(column) for column in users]), _coalesce([_content(column) for column in contents])
     if who is None or what is None:
@@ -76,7 +76,7 @@ def read_columns(users: list[pa.Array], contents: list[pa.Array], first: int) ->
     no_text = pc.is_null(what).to_numpy(zero_copy_only=False)
     tokens = not pa.types.is_large_binary(what.type)
     broken = _not_utf8(who) | (_holes(what, _not_utf8(what.flatten())) if tokens else _not_utf8(what))
-    if tokens:  # a list with a null in it is no text
+    if tokens:  # a list with a null in it is not a text
         no_text = no_text | _holes(what, pc.is_null(what.flatten()).to_numpy(zero_copy_only=False))
     reasons = {"missing_user": no_user, "missing_text": no_text & ~no_user, "bad_utf8": broken & ~no_user & ~no_text}
     bad = [BadRecord(name, first + int(row), 0) for name, mask in reasons.items() for row in np.flatnonzero(mask)]
@@ -86,7 +86,7 @@ def read_columns(users: list[pa.Array], contents: list[pa.Array], first: int) ->
 
 
 def _not_utf8(column: pa.Array) -> Any:
-    """Which values are no UTF-8: Arrow checks all at once, and Python one by one if it complains."""
+    """Which values are not UTF-8. Arrow checks all at once; if it complains, Python checks one by one."""
     try:
         column.cast(pa.large_string()).validate(full=True)
         return np.zeros(len(column), bool)
@@ -133,8 +133,9 @@ def _content(column: pa.Array) -> pa.Array | None:
 def read_csv(path: str, compression: str, skip_header_lines: int, fields: Fields) -> Iterator[Parsed]:
     """The records of one CSV file (RFC 4180), from beginning to end: a quoted value may hold commas and line ends.
 
-    Privacy: cutting such a value at its line ends would make records, with users, of one user's text. So a file is
-    read as a whole, and one whose quotes do not balance is left out as a whole: nobody can tell what is quoted in it.
+    Privacy: cutting such a value at its line ends would turn one user's text into records of other users. So each file
+    is read sequentially. A file with an odd number of quote characters is left out entirely, because records and quoted
+    text cannot be told apart in it.
     """
     header = header_line(path, compression, skip_header_lines)
     columns = _csv_values(header)
@@ -163,9 +164,9 @@ def read_csv(path: str, compression: str, skip_header_lines: int, fields: Fields
 
 
 def _whole_records(read: Callable[[int], bytes]) -> Iterator[bytes | None]:
-    """Pieces of whole records; None for one that is longer than MAX_RECORD_BYTES, whatever lies around it.
+    """Pieces of whole records; None for a record that is longer than MAX_RECORD_BYTES, whatever is around it.
 
-    A record ends with the first line end before which the quotes balance.
+    A record ends at the first line end that has an even number of quotes before it.
     """
     held: list[bytes] = []
     size = odd = 0  # of what is held: bytes of a record that goes on, and whether a quote is open
@@ -195,10 +196,10 @@ def _whole_records(read: Callable[[int], bytes]) -> Iterator[bytes | None]:
 def _parse_csv(records: bytes, columns: list[str], wanted: list[str], first: int) -> Parsed:
     """Documents of some whole records.
 
-    Arrow shows a row of too few or too many values as text, and where that is no UTF-8 it gives up all rows. So such
-    records are read as Latin-1, in which every byte is a character, and their bytes are taken back. (The same where a
-    record begins with a byte order mark, which Arrow drops at the head.) A carriage return by itself would be the
-    end of a row for Arrow; it is white space here.
+    Arrow reports a row with too few or too many values as text. If that text is not UTF-8, Arrow fails on all rows. So
+    records that are not UTF-8 are read as Latin-1, in which every byte is a character, and turned back into bytes. (The
+    same if the first record begins with a byte order mark, which Arrow would drop.) A carriage return that is not
+    followed by a line feed would end a row for Arrow; here it is white space.
     """
     if b"\r" in records:
         records = re.sub(rb"\r(?!\n)", b" ", records)
@@ -247,14 +248,14 @@ def _csv_values(header: bytes) -> list[str]:
 
 
 class RecursiveSchema(TypeError):
-    """An Avro type that holds itself. No damage, and nothing that a user could bring about: the run fails."""
+    """An Avro type that contains itself. It is not damage, and no user can cause it: the run fails."""
 
 
 def read_avro(path: str, fields: Fields) -> Iterator[Parsed]:
-    """The records of one Avro file, some at a time. There is no columnar reader for Avro; this one is by record.
+    """The documents of one Avro file, some records at a time: there is no columnar reader for Avro.
 
-    Privacy: values are read as they are stored. A date beyond the year 9999, or a UUID that is none, is a legal record
-    of one user; converting it would fail, and take the records behind it out with it.
+    Privacy: values are read as they are stored. A date after the year 9999, or a text that is not a UUID, is a legal
+    value in the record of one user. Converting it would fail, and the records after it would be lost.
     """
     with FileSystems.open(path, compression_type="uncompressed") as file:
         first = size = 0
@@ -279,9 +280,9 @@ def read_avro(path: str, fields: Fields) -> Iterator[Parsed]:
 
 
 def as_stored(schema: Any, within: tuple[str, ...] = ()) -> None:
-    """Takes the logical types out of a parsed schema, in place: what is read by it is what was written.
+    """Removes the logical types from a parsed schema, in place: values are then read as they were written.
 
-    A type that holds itself is refused: how deep its values go is up to whoever wrote them, and reading them recurs.
+    A type that contains itself is refused: whoever wrote the values decides how deep they go, and reading recurses.
     """
     if isinstance(schema, str) and schema in within:
         raise RecursiveSchema(Message.RECURSIVE_AVRO_SCHEMA.format())
@@ -298,7 +299,7 @@ def as_stored(schema: Any, within: tuple[str, ...] = ()) -> None:
 
 
 def _length(record: Any, fields: Fields) -> int:
-    """About as many characters as the record has in its content, whatever is in it: nothing here may fail."""
+    """About how many characters the content of a record has. The record may hold anything; nothing here may fail."""
     size = 0
     for name in fields.content if isinstance(record, dict) else ():
         content = record.get(name)
@@ -308,7 +309,7 @@ def _length(record: Any, fields: Fields) -> int:
 
 
 def parse_records(records: list[Any], fields: Fields, first: int) -> Parsed:
-    """Documents from mappings, one by one; those without a user or with a text that is no text are bad."""
+    """Documents from mappings, one by one. A record is bad without a user, or if its content is not a text."""
     users, contents, bad = [], [], []
     for row, record in enumerate(records):
         found = record if isinstance(record, dict) else {}

@@ -1,8 +1,8 @@
 """A finished release on disk: one file per length, sorted, and the manifest last.
 
-Privacy: files are written from the sorted tables of the release, one per length whatever they hold, so neither their
-number nor their order tells more than the release does. An input in which nothing passed and an empty input
-give the same bytes.
+Privacy: files are written from the sorted tables of the release, one for each length even if it is empty. So neither
+the number nor the order of files tells more than the release does. An empty input gives the same bytes as an input from
+which nothing was released.
 """
 
 import contextlib
@@ -42,7 +42,12 @@ MANIFEST_VERSION = 1
 class WriteRelease(beam.PTransform):
     """{n: PCollection[GramTable]} in the global window -> files in `directory`, and their manifest.
 
-    Nothing is written before `gate` has its element: a run whose input is refused releases nothing.
+    Args:
+        directory: where the files go; it must exist.
+        plan: the plan of the release.
+        settings: those of the transform that made it, for the manifest.
+        gate: one element. Nothing is written before it is there: a run whose input is refused releases nothing.
+        output_format: one of `OUTPUT_FORMATS`.
     """
 
     def __init__(
@@ -64,9 +69,13 @@ class WriteRelease(beam.PTransform):
 class WriteWindows(beam.PTransform):
     """{n: PCollection[GramTable]} in windows -> a directory for each window in which something was released.
 
-    Privacy: a window without a release has no level 1, and so no element here: no directory, no manifest. A
-    directory is named by the bounds of its window, which are not from the data. A window that has a release already
-    gets no second one: the job stops.
+    Privacy: a window without a release has no table of level 1, so it gets no directory and no manifest. The name of a
+    directory is made from the bounds of its window, which do not depend on the data. If a window has a release already,
+    the job stops: there is never a second one.
+
+    Args:
+        directory: gets a directory for each window.
+        plan, settings, output_format: as for `WriteRelease`.
     """
 
     def __init__(
@@ -94,7 +103,7 @@ class _Writer:
         self._settings = without_plan(settings)
 
     def write(self, name: str, tables: dict[str, GramTable], more: OfWindow, *, once: bool = False) -> str:
-        """`once`: another release under this name is an error, not something to replace."""
+        """Writes one release. With `once`, a different release under this name is an error and is not replaced."""
         directory = FileSystems.join(self._directory, name) if name else self._directory
         contents: dict[str, bytes] = {}
         levels: list[ManifestLevel] = []

@@ -1,6 +1,6 @@
-"""What Google's Dataflow must be told: a job that would fail on its workers, minutes later, fails here in one line.
+"""Checks for Google's Dataflow: a job that would fail on its workers, minutes later, fails here in one line.
 
-Nothing here asks the network: Beam's own checks would, and wait for minutes where there is none.
+Nothing here uses the network. Beam's checks do, and wait for minutes if there is none.
 """
 
 import importlib.util
@@ -31,7 +31,7 @@ BUCKET = r"gs://[a-z0-9][-_a-z0-9.]+[a-z0-9]/"
 
 
 def is_dataflow(options: PipelineOptions) -> bool:
-    """Whether these options name Dataflow; Beam takes the name in any case, or with its module."""
+    """Whether the runner is Dataflow. Beam accepts its name in upper or lower case, and with its module."""
     return str(options.view_as(StandardOptions).runner).lower().endswith("dataflowrunner")
 
 
@@ -61,7 +61,7 @@ def is_dry_run(options: PipelineOptions) -> bool:
 
 
 def waits(options: PipelineOptions) -> bool:
-    """Whether to stay until the job is done. The launcher of a template must not, and --no_wait_until_finish asks."""
+    """Whether to wait until the job is done: not in the launcher of a template, nor with --no_wait_until_finish."""
     standard: Any = options.view_as(StandardOptions)
     template: Any = options.view_as(GoogleCloudOptions)
     return not (is_dataflow(options) and (standard.no_wait_until_finish or template.template_location))
@@ -70,7 +70,14 @@ def waits(options: PipelineOptions) -> bool:
 def check_dataflow(
     options: PipelineOptions, paths: Mapping[str, Sequence[str]], noise_key: str | None, tokenizer: str = "words"
 ) -> None:
-    """Raises ParameterError for what workers on other machines could not do. `paths`: by the name of their flag."""
+    """Raises ParameterError for what workers on other machines could not do.
+
+    Args:
+        options: Beam's options.
+        paths: files and directories, by the name of their flag.
+        noise_key: as the user gave it.
+        tokenizer: as the user gave it.
+    """
     if importlib.util.find_spec("google") is None or importlib.util.find_spec("google.cloud.dataflow") is None:
         raise ParameterError("runner DataflowRunner needs Beam's gcp extra: pip install 'dpngram[gcp]'.")
     _check_project(options)
@@ -95,13 +102,13 @@ def _check_project(options: PipelineOptions) -> None:
     for flag in ("temp_location", "staging_location"):
         path = getattr(cloud, flag)
         if path is None and (flag == "staging_location" or cloud.staging_location):
-            continue  # one stands in for the other
+            continue  # Beam uses one for the other
         if path is None or not re.fullmatch(BUCKET + r"[^\r\n]*", path):
             raise ParameterError(f"{flag} must be gs://BUCKET/PATH on DataflowRunner, got {path!r}.")
 
 
 def _check_packages(options: PipelineOptions) -> None:
-    """Workers need dpngram: from a source archive that Beam makes and stages, or in their image."""
+    """Workers need dpngram: in a source archive that Beam makes and uploads, or in their image."""
     setup: Any = options.view_as(SetupOptions)
     worker: Any = options.view_as(WorkerOptions)
     file = setup.setup_file
@@ -123,13 +130,15 @@ def _check_key(noise_key: str | None) -> None:
         raise ParameterError(f"noise_key must be given on DataflowRunner: {ways}.")
     key = KeyReference.parse(noise_key)
     if key.scheme == "env":
-        raise ParameterError(f"noise_key must not be env: on DataflowRunner, whose workers have none of yours: {ways}.")
+        raise ParameterError(
+            f"noise_key must not be env: on DataflowRunner, whose workers do not have your environment: {ways}."
+        )
     if key.scheme == "file" and FileSystems.get_scheme(key.location) is None:
         raise ParameterError(f"noise_key must be where Dataflow's workers can read it: {ways}, got a local path.")
 
 
 def job_line(options: PipelineOptions, result: Any, output: str) -> str:
-    """What became of a job that was not waited for."""
+    """One line about a job that the program does not wait for."""
     if is_dry_run(options):
         graph = result.job.proto_pipeline
         steps = sum(1 for step in graph.components.transforms.values() if step.spec.urn and not step.subtransforms)

@@ -17,15 +17,15 @@ def extraction_flags(what: str, when: str, *, shards: int | None = None) -> list
 
     Args:
         what: what the program makes: a release, a stream, a comparison.
-        when: when a person gives a key of their own.
+        when: when to give a noise key.
         shards: the default; None: from the size of the input.
     """
     cut = "number of blocks that the users are divided into"
     return [
         Flag("tokenizer", f"one of: {tokenizer_help()}", default="words"),
         Flag("sentences", "n-grams do not cross the end of a sentence", Kind.SWITCH),
-        Flag("noise_key", f"file:PATH, env:NAME or gcp-secret:NAME; {when}"),
-        Flag("release", f"label of the {what}, if its key was used before", default=""),
+        Flag("noise_key", f"where the key of the noise is: file:PATH, env:NAME or gcp-secret:NAME; {when}"),
+        Flag("release", f"label of the {what}; every {what} with the same key needs another", default=""),
         Flag(
             "shards",
             cut if shards else f"{cut} (default: from the size of the input)",
@@ -36,9 +36,10 @@ def extraction_flags(what: str, when: str, *, shards: int | None = None) -> list
 
 
 def pruning_flag() -> Flag:
+    rules = "both: the first and the last n-1 tokens of a candidate were released; single: the first n-1 only"
     return Flag(
         "pruning",
-        f"which n-grams are candidates, one of: {', '.join(PRUNINGS)}; policy plus needs both",
+        f"one of: {', '.join(PRUNINGS)} ({rules}); policy plus needs both",
         default="both",
         choices=PRUNINGS,
     )

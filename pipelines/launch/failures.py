@@ -4,7 +4,6 @@ import re
 
 import apache_beam as beam
 
-from dpngram.pipelines.launch.beam_flags import all_subclasses
 from dpngram.transforms.messages import Message
 
 __all__ = ["failure_line", "failure_message"]
@@ -28,7 +27,7 @@ def failure_line(error: BaseException, pipeline: beam.Pipeline | None = None, no
         noise_key: the key as the user gave it; None for a fresh one.
     """
     text = _whole_text(error)
-    exceptions = {kind.__name__ for kind in all_subclasses(BaseException)}
+    exceptions = {kind.__name__ for kind in _subclasses(BaseException)}
     message, found = _last_message(text)
     if message is not None and found is not None:
         kind = found.groupdict().get("kind") or ""
@@ -39,6 +38,10 @@ def failure_line(error: BaseException, pipeline: beam.Pipeline | None = None, no
     kinds = [kind for kind in re.findall(r"^(?:[\w.]+\.)?(\w+)\b", text, re.MULTILINE) if kind in exceptions]
     where = f" in step {known[-1]}" if known else ""
     return f"the run failed{where} ({kinds[-1] if kinds else type(error).__name__}); --verbose shows the traceback."
+
+
+def _subclasses(kind: type[BaseException]) -> list[type[BaseException]]:
+    return [found for direct in kind.__subclasses__() for found in [direct, *_subclasses(direct)]]
 
 
 def _whole_text(error: BaseException) -> str:

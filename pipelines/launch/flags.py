@@ -161,7 +161,8 @@ def guarantee_flags() -> list[Flag]:
         ),
         Flag(
             "decay",
-            f"sigma_k = decay * sigma_(k-1); below 1 favours long n-grams (default: {decays})",
+            "how the noise grows with the length, sigma_k = decay * sigma_(k-1); below 1 favours long n-grams "
+            f"(default: {decays})",
             Kind.NUMBER,
         ),
     ]

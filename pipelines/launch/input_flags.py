@@ -84,7 +84,14 @@ def check_input(flags: argparse.Namespace, input_format: InputFormat, *, look: b
 def read_documents(
     pipeline: beam.Pipeline, patterns: list[str], input_format: InputFormat, bad_records: str | None
 ) -> Any:  # (PCollection[DocumentBlock], PCollection[(int, (int, int))])
-    """The one reading of the input: documents, and tallies of records for `CheckRecords`."""
+    """Reads the input once: documents, and tallies of records for `CheckRecords`.
+
+    Args:
+        pipeline: gets the step Read.
+        patterns: files, patterns or tables.
+        input_format: what they hold.
+        bad_records: directory for the list of records that cannot be used.
+    """
     reader = input_format.reader
     if isinstance(reader, TableReader):
         return pipeline | "Read" >> reader.transform(patterns, input_format.fields)
@@ -106,7 +113,7 @@ def _input_bytes(patterns: list[str]) -> int:
 
 
 def _expansion(path: str) -> int:
-    """How many times larger than on disk the text of a file is likely to be."""
+    """How many times larger than the file its text is likely to be."""
     return 1 if CompressionTypes.detect_compression_type(path) == CompressionTypes.UNCOMPRESSED else 4
 
 

@@ -1,4 +1,4 @@
-"""Notes for whoever ran the job: exact figures about the input, which are not part of the release."""
+"""Notes for the operator: exact figures about the input, which are not part of the release."""
 
 import json
 from typing import Any
@@ -13,7 +13,14 @@ __all__ = ["read_counters", "write_operator_notes"]
 
 
 def write_operator_notes(directory: str, result: Any, seconds: float, input_bytes: int) -> None:
-    """operator.json: records read, bad records by reason, time. Exact and data-dependent: not to be published."""
+    """Writes operator.json: records read, bad records by reason, time. They are exact and must not be published.
+
+    Args:
+        directory: of the release.
+        result: of the pipeline, for its counters.
+        seconds: how long the run took.
+        input_bytes: the likely size of the text.
+    """
     counters = read_counters(result)
     bad = {name.removeprefix("bad_"): value for name, value in sorted(counters.items()) if name.startswith("bad_")}
     notes = {
@@ -28,7 +35,7 @@ def write_operator_notes(directory: str, result: Any, seconds: float, input_byte
 
 
 def read_counters(result: Any) -> dict[str, int]:
-    """dpngram's counters by name, as far as the runner tells them; some have none."""
+    """dpngram's counters by name; empty if the runner has no metrics."""
     counters: dict[str, int] = {}
     try:
         for counter in result.metrics().query(MetricsFilter().with_namespace("dpngram"))["counters"]:

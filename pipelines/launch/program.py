@@ -38,14 +38,14 @@ def run_job(
     Args:
         parser: the program's flags, with `noise_key` and `verbose`; all others go to Beam.
         argv: the command line.
-        prepare: checks the flags and builds the job. It may raise ParameterError or NoiseKeyError; what it raises
-            is shown as it is. No data is read yet.
+        prepare: checks the flags and builds the job; `beam_flags` among them are the words that go to Beam. It may
+            raise ParameterError or NoiseKeyError, whose words are shown as they are: no data is read yet.
     """
-    flags, rest = parser.parse_known_args(argv)
+    flags, flags.beam_flags = parser.parse_known_args(argv)
     quiet_logging(flags.verbose)
     keep_memory()
     try:
-        job = prepare(flags, beam_options(rest))
+        job = prepare(flags, beam_options(flags.beam_flags))
     except (ParameterError, NoiseKeyError) as error:
         parser.error(str(error))
     try:

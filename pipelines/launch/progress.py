@@ -1,4 +1,4 @@
-"""How far a local run is: a live line on a terminal, plain lines elsewhere."""
+"""How far a run is: for local runs a live line on a terminal, or plain lines; for jobs elsewhere their metrics."""
 
 import contextlib
 import re
@@ -10,6 +10,7 @@ from typing import Any
 
 import apache_beam as beam
 
+from dpngram.pipelines.launch.beam_internals import FnApiRunner
 from dpngram.pipelines.launch.operator_notes import read_counters
 
 __all__ = ["show_metrics", "show_progress"]
@@ -25,8 +26,8 @@ class _Progress:
         self._level, self._read_seconds = 0, 0.0
 
     def enter(self, names: str) -> str | None:
-        """Notes a stage by the names of its steps; the line to print if the run has come further."""
-        # A stage may also make copies for the levels to come.
+        """Notes that a stage starts, by the names of its steps. Returns the line to print if a new level is reached."""
+        # A stage may also prepare later levels, so the lowest level counts.
         reached = min((int(level) for level in re.findall(r"ExtractNgrams/Level(\d+)/", names)), default=0)
         if "Write/Files" in names:
             reached = self._levels + 1
@@ -49,27 +50,29 @@ class _Progress:
 
 @contextlib.contextmanager
 def show_progress(pipeline: beam.Pipeline, levels: int, size: int, *, quiet: bool) -> Iterator[None]:
-    """While the body runs `pipeline`, says on stderr at which level it is. Nothing if quiet, or on a remote runner.
+    """While the body runs `pipeline`, shows on stderr which level it is at. Shows nothing if quiet or not local.
 
-    The local runner works stage by stage, and each has the names of its steps: nothing of the data is shown.
+    The local runner works stage by stage. A stage is known by the names of its steps, so nothing of the data is shown.
+
+    Args:
+        pipeline: what the body runs.
+        levels: the number of levels.
+        size: bytes of input, for the speed.
+        quiet: show nothing.
     """
     runner = pipeline.runner
-    if quiet or not hasattr(runner, "_execute_bundle"):
+    if quiet or not isinstance(runner, FnApiRunner):
         yield
         return
     progress = _Progress(levels, size)
     live = sys.stderr.isatty()
-    execute_bundle = runner._execute_bundle
 
-    def watched(context: Any, bundle: Any, *rest: Any, **more: Any) -> Any:
-        stage = getattr(bundle, "stage", None)
-        names = " ".join(transform.unique_name for transform in getattr(stage, "transforms", ()))
+    def watch(names: str) -> None:
         line = progress.enter(names)
         if line is not None and not live:
             print(line, file=sys.stderr, flush=True)
-        return execute_bundle(context, bundle, *rest, **more)
 
-    runner._execute_bundle = watched
+    runner.watch = watch
     done = threading.Event()
 
     def draw() -> None:
@@ -86,14 +89,14 @@ def show_progress(pipeline: beam.Pipeline, levels: int, size: int, *, quiet: boo
         if live:
             thread.join()
             print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
-        del runner._execute_bundle  # the class has it
+        runner.watch = None
 
 
 @contextlib.contextmanager
 def show_metrics(result: Any, *, quiet: bool) -> Iterator[None]:
-    """While the body waits for a job elsewhere, its state and counters on stderr, from time to time.
+    """While the body waits for a job elsewhere, shows its state and the records read on stderr from time to time.
 
-    For the operator: counts of records are exact. A local run is over before it is waited for, and shows nothing here.
+    This is for the operator: the counts are exact. A local run is over when the body begins, and shows nothing here.
     """
     done = threading.Event()
     start = time.monotonic()

@@ -1,12 +1,21 @@
-"""What a program changes in its own process, all in one place."""
+"""What a program changes in its own process: all of it is here.
 
+- `quiet_imports`, `quiet_logging`: the level of the root logger, and the hooks for errors that nobody handles.
+- `stop_in_order`: the handler of SIGTERM.
+- `keep_memory`: switches of glibc's allocator.
+"""
+
+import contextlib
 import ctypes
 import logging
+import signal
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["keep_memory", "quiet_logging"]
+__all__ = ["MALLOC_SETTINGS", "keep_memory", "quiet_imports", "quiet_logging", "stop_in_order"]
+
 # glibc's mallopt numbers, values and the variables that set the same for a new process.
 MALLOC_SETTINGS = (
     (-8, 1, "MALLOC_ARENA_MAX"),
@@ -14,6 +23,40 @@ MALLOC_SETTINGS = (
     (-1, 1 << 30, "MALLOC_TRIM_THRESHOLD_"),
     (-2, 1 << 26, "MALLOC_TOP_PAD_"),
 )
+
+
+def quiet_imports() -> None:
+    """Keeps quiet what is logged before a program has read its flags: Beam warns of extras that are not installed."""
+    logging.getLogger().setLevel(logging.CRITICAL)
+
+
+def quiet_logging(verbose: bool) -> None:
+    """Keeps Beam's messages, and tracebacks of a failed worker, off the screen unless they are asked for.
+
+    Also the tracebacks that Python itself prints, of threads and of callbacks: their texts may quote the data.
+    """
+    logging.basicConfig(level=logging.INFO if verbose else logging.CRITICAL, stream=sys.stderr, force=True)
+    if not verbose and threading.excepthook is threading.__excepthook__:
+        threading.excepthook = _say_nothing
+    if not verbose and sys.unraisablehook is sys.__unraisablehook__:
+        sys.unraisablehook = _say_nothing
+
+
+def _say_nothing(_unhandled: Any) -> None:
+    pass
+
+
+@contextlib.contextmanager
+def stop_in_order() -> Iterator[None]:
+    """SIGTERM ends the body as Ctrl-C does. So what is deleted at the end of a process, such as a fresh key, is."""
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if ours:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def keep_memory() -> None:
@@ -27,19 +70,3 @@ def keep_memory() -> None:
         return
     for switch, value, _ in MALLOC_SETTINGS:
         mallopt(switch, value)
-
-
-def quiet_logging(verbose: bool) -> None:
-    """Keeps Beam's start-up noise, and tracebacks of a failed worker, off the screen unless asked for.
-
-    Also those that Python prints by itself, of threads and of callbacks: their texts may quote the data.
-    """
-    logging.basicConfig(level=logging.INFO if verbose else logging.CRITICAL, stream=sys.stderr, force=True)
-    if not verbose and threading.excepthook is threading.__excepthook__:
-        threading.excepthook = _say_nothing
-    if not verbose and sys.unraisablehook is sys.__unraisablehook__:
-        sys.unraisablehook = _say_nothing
-
-
-def _say_nothing(_unhandled: Any) -> None:
-    pass

@@ -1,19 +1,19 @@
-"""comparison.html: one page with the tables and figures of a comparison, to lay beside the paper's.
+"""comparison.html: one page with the tables and figures of a comparison, in the order of the paper's.
 
-Privacy: the page is a function of the sizes of the releases. With exact counts it is another page, under another name,
-in a directory that says so.
+Privacy: the page depends on the sizes of the releases only. The page with exact counts is a different file, in a
+directory whose name says that it is not private.
 """
 
 import html
-from typing import Any
 
 from dpngram.pipelines.pages.figures import CHART_STYLE, Series, line_chart
 from dpngram.pipelines.pages.page import render, section, table
+from dpngram.pipelines.research.comparison_files import Exact, ResultRow, Results, Sweeps
 
 __all__ = ["render_page"]
 
 _GRAMS, _LENGTH = "number of n-grams released", "length n"
-# The paper's figures, by what they vary: numbers as in its text.
+# The paper's figures, by the parameter that they vary.
 _FIGURES = {
     "max_contributions": "Figure 2, left: user contribution Δ₀",
     "epsilon": "Figure 2, right: privacy parameter ε",
@@ -23,8 +23,8 @@ _FIGURES = {
 }
 
 
-def render_page(results: dict[str, Any], exact: dict[str, Any] | None = None) -> str:
-    """The page; with `exact`, all of it under a red banner."""
+def render_page(results: Results, exact: Exact | None = None) -> str:
+    """The page. With `exact`, it also has exact counts, under a red banner."""
     banner = f"<p class='danger'><b>{html.escape(exact['warning'])}</b></p>" if exact else ""
     parts = [
         section("What was run", _what(results)),
@@ -39,7 +39,7 @@ def render_page(results: dict[str, Any], exact: dict[str, Any] | None = None) ->
     if exact:
         parts.append(section("Exact: K-anonymity (figure 4, right)", _anonymity(exact)))
         parts.append(section("Exact: the data set (the paper's tables 1 and 2)", _dataset(exact)))
-        parts.append(section("Exact: spurious n-grams, which nobody has", _spurious(results, exact)))
+        parts.append(section("Exact: spurious n-grams, which no user has", _spurious(results, exact)))
     title = "dpngram comparison" + (": NOT PRIVATE" if exact else "")
     footer = (
         f"dpngram {html.escape(str(results['dpngram']))}. Systems and figures as in Kim, Gopi, Kulkarni, "
@@ -49,7 +49,7 @@ def render_page(results: dict[str, Any], exact: dict[str, Any] | None = None) ->
     return render(title, "DPNE and other systems, side by side", body, footer, style=CHART_STYLE)
 
 
-def _what(results: dict[str, Any]) -> str:
+def _what(results: Results) -> str:
     row = results["rows"][results["systems"][0]]["parameters"]
     names = {"epsilon": "ε", "delta": "δ", "max_n": "T", "max_contributions": "Δ₀", "eta": "η", "decay": "c"}
     given = ", ".join(f"{symbol} = {row[name]}" for name, symbol in names.items() if row.get(name) is not None)
@@ -73,7 +73,7 @@ def _repeats(repeats: int) -> str:
     return f"mean ± standard deviation over {repeats} runs of each, with fresh noise and fresh clipping."
 
 
-def _notes(results: dict[str, Any]) -> str:
+def _notes(results: Results) -> str:
     notes = [
         f"<li><b>{html.escape(row['title'])}</b>: {html.escape(row['note'])}</li>"
         for row in (results["rows"][number] for number in results["systems"])
@@ -82,11 +82,11 @@ def _notes(results: dict[str, Any]) -> str:
     return f"<ul>{''.join(notes)}</ul>" if notes else ""
 
 
-def _lengths(results: dict[str, Any]) -> list[str]:
+def _lengths(results: Results) -> list[str]:
     return [str(n) for n in range(1, results["max_n"] + 1)]
 
 
-def _cells(row: dict[str, Any], repeats: int) -> list[str]:
+def _cells(row: ResultRow, repeats: int) -> list[str]:
     total = row["total"]
     pairs = [*zip(row["mean"], row["sd"], strict=True), *([(total["mean"], total["sd"])] if total else [])]
     return [_cell(mean, sd, repeats) for mean, sd in pairs] + ([] if total else ["-"])
@@ -98,13 +98,13 @@ def _cell(mean: float, sd: float, repeats: int) -> str:
     return f"{mean:,.0f}\n± {sd:,.0f}" if mean >= 100 else f"{mean:,.1f}\n± {sd:,.1f}"
 
 
-def _systems_table(results: dict[str, Any]) -> str:
+def _systems_table(results: Results) -> str:
     rows = [results["rows"][number] for number in results["systems"]]
     body = [[row["title"] + (" *" if row["overspends"] else ""), *_cells(row, results["repeats"])] for row in rows]
     return table(["", *_lengths(results), "total"], body)
 
 
-def _sweep_table(results: dict[str, Any], sweep: dict[str, Any]) -> str:
+def _sweep_table(results: Results, sweep: Sweeps) -> str:
     body = [
         [str(value), *_cells(results["rows"][number], results["repeats"])]
         for value, number in zip(sweep["values"], sweep["rows"], strict=True)
@@ -112,12 +112,12 @@ def _sweep_table(results: dict[str, Any], sweep: dict[str, Any]) -> str:
     return table([sweep["symbol"], *_lengths(results), "total"], body)
 
 
-def _series(results: dict[str, Any], name: str, number: int) -> Series:
+def _series(results: Results, name: str, number: int) -> Series:
     row = results["rows"][number]
     return Series(name, row["mean"], row["sd"] if results["repeats"] > 1 else None)
 
 
-def _systems_charts(results: dict[str, Any]) -> str:
+def _systems_charts(results: Results) -> str:
     lines = [_series(results, results["rows"][number]["title"], number) for number in results["systems"]]
     return "".join(
         line_chart(f"DPNE and DPSU, by length ({scale} scale)", _LENGTH, _GRAMS, _lengths(results), lines, log=log)
@@ -125,7 +125,7 @@ def _systems_charts(results: dict[str, Any]) -> str:
     )
 
 
-def _sweep_chart(results: dict[str, Any], sweep: dict[str, Any]) -> str:
+def _sweep_chart(results: Results, sweep: Sweeps) -> str:
     names = {"both": "both-side", "single": "single-side"} if sweep["parameter"] == "pruning" else {}
     lines = [
         _series(results, names.get(str(value), f"{sweep['symbol']} = {value}"), number)
@@ -135,7 +135,7 @@ def _sweep_chart(results: dict[str, Any], sweep: dict[str, Any]) -> str:
     return line_chart(caption, _LENGTH, _GRAMS, _lengths(results), lines)
 
 
-def _anonymity(exact: dict[str, Any]) -> str:
+def _anonymity(exact: Exact) -> str:
     anonymity = exact["anonymity"]
     lengths = [str(n) for n in range(1, len(exact["dataset"]["sequences"]) + 1)]
     charts = "".join(
@@ -156,7 +156,7 @@ def _anonymity(exact: dict[str, Any]) -> str:
     return f"<p>How many n-grams at least K users have:</p>{counts_table}<div class='two'>{charts}</div>"
 
 
-def _dataset(exact: dict[str, Any]) -> str:
+def _dataset(exact: Exact) -> str:
     data = exact["dataset"]
     total, lengths = sum(data["sequences"]), [str(n) for n in range(1, len(data["sequences"]) + 1)]
     per_user = total / data["users_counted"] if data["users_counted"] else 0.0
@@ -176,7 +176,7 @@ def _dataset(exact: dict[str, Any]) -> str:
     return first + limit + second
 
 
-def _spurious(results: dict[str, Any], exact: dict[str, Any]) -> str:
+def _spurious(results: Results, exact: Exact) -> str:
     rows = []
     for system in exact["anonymity"]["systems"]:
         released = sum(map(sum, results["rows"][system["row"]]["released"]))

@@ -1,7 +1,7 @@
-"""Line charts as SVG in the page itself: no script, no library, no network.
+"""Line charts as SVG inside a page: no script, no library, no network.
 
-Series are told apart by colour (Okabe and Ito's, which colour-blind people can tell apart), by the shape of their marks
-and by their dashes, so that a black and white print can be read too.
+Series differ in colour (Okabe and Ito's colours, which colour-blind people can tell apart), in the shape of their marks
+and in their dashes, so that a black and white print can be read, too.
 """
 
 import dataclasses
@@ -19,7 +19,13 @@ _COLOURS = len(_DASHES)
 
 @dataclasses.dataclass(frozen=True)
 class Series:
-    """A line: a value for each place on the x axis (None: no mark), and how far each may vary."""
+    """A line of a chart.
+
+    Args:
+        name: for the legend.
+        values: one for each place on the x axis; None: no mark.
+        deviations: the standard deviation of each value; None: not shown.
+    """
 
     name: str
     values: Sequence[float | None]
@@ -36,9 +42,14 @@ def line_chart(
     log: bool = False,
     joined: bool = True,
 ) -> str:
-    """A figure with labelled axes and a legend. `log`: the y axis is logarithmic, and zeros have no mark.
+    """A figure with labelled axes and a legend.
 
-    `joined`: marks are joined by lines; not where neighbours on the x axis have nothing to do with each other.
+    Args:
+        caption, x_label, y_label: plain text.
+        x: the names of the places on the x axis.
+        series: the lines.
+        log: whether the y axis is logarithmic; zeros then have no mark.
+        joined: whether lines join the marks. They should not if neighbours on the x axis are unrelated.
     """
     tops = [
         value + deviation
@@ -132,7 +143,7 @@ def _line(number: int, line: Series, x: Sequence[object], scale: _Scale, joined:
 
 
 def _mark(number: int, x: float, y: float, title: str) -> str:
-    """A mark of its own shape for each series."""
+    """A mark; its shape depends on the number of the series."""
     shapes = (
         f"<circle cx='{x:.1f}' cy='{y:.1f}' r='4.2'",
         f"<rect x='{x - 3.8:.1f}' y='{y - 3.8:.1f}' width='7.6' height='7.6'",
@@ -148,7 +159,7 @@ def _mark(number: int, x: float, y: float, title: str) -> str:
 
 
 def _ticks(high: float) -> list[float]:
-    """0 and round numbers, about six, the last at or above `high`."""
+    """About six round numbers, from 0 to the first that is at least `high`."""
     raw = high / 5
     unit = 10.0 ** math.floor(math.log10(raw))
     step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= raw * (1 - 1e-9))
@@ -167,7 +178,7 @@ def _shown(value: float) -> str:
     return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
-# Okabe and Ito (2008) without the yellow, which is lost on paper; lighter on dark ground.
+# Okabe and Ito (2008) without the yellow, which is hard to see on paper; lighter on a dark ground.
 CHART_STYLE = """
 :root{--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#cc79a7;--c4:#e69f00;--c5:#56b4e9;--c6:#333}
 @media(prefers-color-scheme:dark){:root{--c0:#4aa8e0;--c1:#f08a4b;--c2:#2fc79b;--c3:#e0a3c6;--c4:#f0c040;--c5:#8fd0f5;

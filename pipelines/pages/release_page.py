@@ -1,6 +1,6 @@
-"""`dpngram report`, and report.html in every release: one self-contained page, made from the release alone.
+"""report.html, the page of every release: one self-contained file, made from the release alone.
 
-Privacy: the page is a function of the manifest and the released rows. It shows no exact count, nothing of unreleased
+Privacy: the page depends on the manifest and the released rows only. It shows no exact count, nothing of unreleased
 text, no time and nothing about the input.
 """
 
@@ -20,7 +20,12 @@ _LONGEST = 160  # characters of a gram that are shown
 
 
 def render_report(manifest: Manifest, rows: dict[int, Rows]) -> str:
-    """The page. Text that comes from the release is escaped; there is no script but the search of the table."""
+    """The page. Text from the release is escaped; the only script is the search of the table.
+
+    Args:
+        manifest: of the release.
+        rows: its n-grams, by length.
+    """
     plan = _plan(manifest)
     levels = manifest["levels"]
     words = "".join(f"<p>{html.escape(text)}</p>" for text in explain_plan(plan).split("\n\n"))
@@ -113,7 +118,7 @@ _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOPS = 640, 220, 8, 22, 20
 
 
 def _bars(values: list[float], labels: list[str], names: list[str]) -> str:
-    """A bar for each value, its figure above and its name below."""
+    """A bar for each value, with its label above and its name below."""
     most = max([*values, 1e-12])
     slot = (_WIDTH - 2 * _LEFT) / max(len(values), 1)
     width = min(slot * 0.72, 60)
@@ -143,7 +148,7 @@ def _budget_plot(plan: ExtractionPlan) -> str:
 
 
 def _weights_plot(rows: dict[int, Rows]) -> str:
-    """For each length a strip of bins of equal width in the logarithm of the weight; darker is more grams."""
+    """A strip for each length: bins of equal width in the logarithm of the weight; a darker bin has more n-grams."""
     weights = {n: [weight for _, weight in grams if weight > 0] for n, grams in rows.items()}
     everything = [weight for found in weights.values() for weight in found]
     if not everything:

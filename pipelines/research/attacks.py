@@ -1,8 +1,8 @@
-"""Worst-case neighbours, and what to look at in a release to tell them apart.
+"""Worst-case neighbouring data sets, and what to look at in a release to tell them apart.
 
-A trial is a pair of worlds: the same small population of its own, without and with one more user. Trials have tokens
-and users of their own, so that one release holds thousands of them side by side, and their noise is independent;
-even numbers are trials without the user, odd ones with.
+A pair of trials is a pair of worlds: a small population without one more user (even numbers) and with that user (odd
+numbers). Trials share neither tokens nor users, so that one release holds thousands of trials side by side, and their
+noise is independent.
 """
 
 import abc
@@ -22,7 +22,7 @@ __all__ = ["ATTACKS", "Attack", "Bound", "Crowd", "Finding", "Gap", "Lone"]
 Release = tuple[int, dict[int, list[tuple[list[str], float]]]]
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_PILOT = 5  # one pair of trials in five is for choosing what to look at; the others are what counts
+_PILOT = 5  # one pair of trials in five is used to choose what to look at; only the others count
 # Under `plus` users give their whole budget only to grams that are neither hopeless nor certain. A trigram around a
 # word that this many trials share is predicted at two to three standard deviations, whatever the noise.
 _SHARED = 60
@@ -30,7 +30,7 @@ _SHARED = 60
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What an attack proves. The claim holds as long as no lower bound is above it."""
+    """What an attack proves. The claim holds if no lower bound is above it."""
 
     attack: str
     policy: str
@@ -49,7 +49,13 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Attack(abc.ABC):
-    """`trials` pairs, spread over so many windows (0: one release in the global window)."""
+    """An attack on one plan.
+
+    Args:
+        plan: what is attacked; its epsilon and delta are the claim.
+        trials: how many pairs of trials.
+        windows: how many windows they are spread over; 0: one release in the global window.
+    """
 
     plan: ExtractionPlan
     trials: int
@@ -57,7 +63,7 @@ class Attack(abc.ABC):
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    bounded: ClassVar[bool] = False  # users are in several windows, and it is the library that bounds them
+    bounded: ClassVar[bool] = False  # users are in more windows than the plan allows, and the library limits them
 
     def windows_of(self, trial: int) -> range:
         first = trial * self.windows // (2 * self.trials)
@@ -69,7 +75,7 @@ class Attack(abc.ABC):
 
     @abc.abstractmethod
     def judge(self, releases: Iterator[Release], error: float) -> Finding:
-        """What all releases together prove, wrong with probability at most `error` for each bound."""
+        """What all releases together prove. Each bound is wrong with probability at most `error`."""
 
     def _finding(self, event: EventBound, fit: GaussianFit | None = None) -> Finding:
         claim = (self.plan.epsilon, self.plan.delta)
@@ -84,17 +90,17 @@ class Attack(abc.ABC):
         )
 
     def _bound(self, likely: Array, unlikely: Array | None, error: float) -> EventBound:
-        """From what was seen, trial by trial, in the two worlds."""
+        """A bound from what was seen in each trial of the two worlds."""
         seen = (int(likely.sum()), len(likely))
         other = None if unlikely is None else (int(unlikely.sum()), len(unlikely))
         return bound_event(seen, other, epsilon=self.plan.epsilon, delta=self.plan.delta, error=error)
 
 
 class Crowd(Attack):
-    """A crowd says the same: all is released, and the sum of noisy weights is the whole of the Gaussian mechanism."""
+    """A crowd says the same as the user. So all is released, and only the noisy weights can tell the worlds apart."""
 
     name = "crowd"
-    summary = "a crowd says what the user says; all of it is released, and noisy weights are compared"
+    summary = "a crowd says what the user says; all of it is released, and the noisy weights are compared"
     slots: ClassVar[int] = 1
 
     @classmethod
@@ -104,12 +110,12 @@ class Crowd(Attack):
 
     @property
     def crowd(self) -> int:
-        """Users enough that all is released in the first round: once in a million a gram is not."""
+        """So many users that all is released in the first round, except for one n-gram in a million."""
         sigma = max(level.sigma for level in self.plan.levels)
         return math.ceil((160 if self.plan.spec.individual_budgets else 13) * sigma) + 2
 
     def post(self, trial: int) -> list[str]:
-        """One gram a length with all of a level's weight; for `plus`, a trigram with nearly all of a budget."""
+        """`paper`: an n-gram of each length with all of its weight. `plus`: a trigram with nearly all of the budget."""
         if self.plan.spec.individual_budgets:
             return [f"a{trial}", f"shared{trial // _SHARED}", f"b{trial}"]
         return [f"a{trial}"] * self.plan.max_n
@@ -118,19 +124,21 @@ class Crowd(Attack):
         text = " ".join(self.post(trial))
         for number in range(self.crowd):
             yield f"{trial}:{window}:{number}", text
-        if trial % 2:  # says it all, and parts of it again
+        if trial % 2:  # the user says all of it, and parts of it again
             for post in (self.post(trial), self.post(trial)[:-1], self.post(trial)[1:]):
                 yield f"{trial}:user", " ".join(post)
 
     def judge(self, releases: Iterator[Release], error: float) -> Finding:
-        """Weights are summed up by length (and window); the direction and the event come from the pilot trials."""
+        """Compares mean weights by length and window. The pilot trials choose the direction and the event."""
         sums = self._observe(releases)
         pilot = np.arange(2 * self.trials) // 2 % _PILOT == 0
         present = np.arange(2 * self.trials) % 2 == 1
         sums = np.where(np.isnan(sums), np.nanmean(sums[pilot], axis=0), sums)
         apart = sums[pilot & present].mean(axis=0) - sums[pilot & ~present].mean(axis=0)
         spread = sum(np.atleast_2d(np.cov(sums[pilot & world], rowvar=False)) for world in (present, ~present)) / 2
-        least = 1e-9 * (np.trace(spread) + apart @ apart) + 1e-30  # where nothing varies, any difference tells all
+        least = (
+            1e-9 * (np.trace(spread) + apart @ apart) + 1e-30
+        )  # if nothing varies, any difference tells the worlds apart
         scores = sums @ np.linalg.solve(spread + least * np.eye(len(apart)), apart)
         worlds = (scores[~pilot & present], scores[~pilot & ~present])
         edge, likely = self._edge(scores[pilot & present], scores[pilot & ~present])
@@ -141,7 +149,7 @@ class Crowd(Attack):
         return self._finding(event, fit_gaussian(*worlds, delta=self.plan.delta, error=error))
 
     def _edge(self, present: Array, absent: Array) -> tuple[float, bool]:
-        """Where to cut the scores, and whether scores above are those that the user makes likely."""
+        """Where to cut the scores, and whether the user makes scores above the cut more likely."""
         best = (-1.0, 0.0, True)
         for edge in np.quantile(np.append(present, absent), np.linspace(0.01, 0.99, 99)):
             above = self._bound(present > edge, absent > edge, 0.1).epsilon
@@ -150,7 +158,7 @@ class Crowd(Attack):
         return best[1], best[2]
 
     def _observe(self, releases: Iterator[Release]) -> Array:
-        """The mean weight of the trial's grams, for each trial, window of the trial, and length; NaN: none released."""
+        """The mean weight of a trial's n-grams, by trial and by window and length; NaN if none was released."""
         owners = {}
         for trial in range(2 * self.trials):
             post = self.post(trial)
@@ -172,7 +180,7 @@ class Crowd(Attack):
 
 
 class Bound(Crowd):
-    """The user is in more windows than the plan has: all windows together must keep the claim."""
+    """The user is in more windows than the plan allows. All windows together must keep the claim."""
 
     name = "bound"
     summary = "the user is in six windows of a plan for two"
@@ -189,10 +197,10 @@ class Bound(Crowd):
 
 
 class Lone(Attack):
-    """Nobody else says it: that a token appears at all tells that the user is there. It may, with probability delta.
+    """Nobody else says it: a token that appears at all proves that the user is there. It may, with probability delta.
 
-    At a delta that anybody would want this is never seen, so the attack has one of 0.05. Users have one token, as many
-    as a user may give, and forty times as many.
+    With a useful delta this is never seen, so the attack has a delta of 0.05. Users have one token, as many tokens as a
+    user may give, or forty times as many.
     """
 
     name = "lone"
@@ -219,7 +227,7 @@ class Lone(Attack):
             for tokens, _ in levels[1]:
                 seen[int(tokens[0].partition(":")[0])] = True
         trial, kinds = np.arange(2 * self.trials), len(self.sizes)
-        # Without the user nobody has these tokens, and nothing could make them up.
+        # Without the user these tokens do not exist, so they cannot be released.
         events = [
             self._bound(seen[(trial % 2 == 1) & (trial // 2 % kinds == kind)], None, error / kinds)
             for kind in range(kinds)
@@ -227,12 +235,12 @@ class Lone(Attack):
         return self._finding(max(events, key=lambda event: (event.delta, event.likely)))
 
 
-# A walk that takes each ordered pair of six words once.
+# A sequence of letters in which each ordered pair of six letters occurs once.
 _ALL_PAIRS = "aabacadaeafbbcbdbebfccdcecfddedfeeffa"
 
 
 class Gap(Attack):
-    """Grams that could be released, but that nobody else has: some must appear now and then without the user, too."""
+    """Candidates that nobody else has. Without the user some must appear now and then, too, as spurious n-grams."""
 
     name = "gap"
     summary = "the user has 31 bigrams of known words that nobody else has; eta is 0.5"
@@ -240,7 +248,9 @@ class Gap(Attack):
     @classmethod
     def make(cls, policy: str, epsilon: float, delta: float, trials: int, windows: int) -> "Gap":
         plan = plan_extraction(epsilon=epsilon, delta=delta, max_n=2, max_contributions=40, eta=0.5, policy=policy)
-        return cls(plan=plan, trials=trials, windows=max(1, trials // 10))  # few trials in a release: few gaps
+        return cls(
+            plan=plan, trials=trials, windows=max(1, trials // 10)
+        )  # few trials in a release, so that it has few such candidates
 
     def documents(self, trial: int, window: int) -> Iterator[tuple[str, str]]:
         sigma = max(level.sigma for level in self.plan.levels)

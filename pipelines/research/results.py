@@ -1,4 +1,4 @@
-"""From tallies to tables: what a comparison found, as plain values for JSON, CSV and the page."""
+"""The results of a comparison as plain values, for JSON, CSV tables and the page."""
 
 import csv
 import importlib.metadata
@@ -6,8 +6,9 @@ import io
 import json
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
+from dpngram.pipelines.research.comparison_files import Exact, Outline, OutlineRow, Recovery, ResultRow, Results
 from dpngram.pipelines.research.systems import SWEEPS, Comparison, Row, round_up
 
 __all__ = [
@@ -26,11 +27,16 @@ EXACT_WARNING = (
     "NOT PRIVATE. These are exact counts of people's text. They protect nobody, no epsilon covers them, and they must "
     "not be published unless the data are public."
 )
-Tallies = Mapping[tuple[str, int, int, int], int]
+Tallies = Mapping[tuple[str, int, int, int], int]  # (what, run, length, K) -> count
 
 
-def outline(comparison: Comparison, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """All that is known before the data are read; JSON values only."""
+def outline(comparison: Comparison, settings: Mapping[str, Any]) -> Outline:
+    """What is known before the data are read.
+
+    Args:
+        comparison: what is run.
+        settings: those of `CompareSystems`.
+    """
     return {
         "format_version": FORMAT_VERSION,
         "dpngram": importlib.metadata.version("dpngram"),
@@ -58,7 +64,7 @@ def outline(comparison: Comparison, settings: Mapping[str, Any]) -> dict[str, An
 
 
 def spent_in_words(comparison: Comparison) -> str:
-    """Honest about what a comparison costs."""
+    """What a comparison costs: the budgets of all releases add up."""
     runs = sum(1 for _ in comparison.runs())
     epsilon, delta = round_up(comparison.epsilon_spent, 6), round_up(comparison.delta_spent, 3)
     return (
@@ -70,7 +76,7 @@ def spent_in_words(comparison: Comparison) -> str:
     )
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: Row) -> OutlineRow:
     return {
         "system": row.system,
         "title": row.title,
@@ -83,36 +89,36 @@ def _row(row: Row) -> dict[str, Any]:
     }
 
 
-def fill_results(begun: dict[str, Any], comparison: Comparison, tallies: Tallies) -> dict[str, Any]:
+def fill_results(begun: Outline, comparison: Comparison, tallies: Tallies) -> Results:
     """The outline with what was released: for each row the sizes by length in every repeat, mean and deviation."""
     sizes = [[[0] * comparison.max_n for _ in range(comparison.repeats)] for _ in comparison.rows]
     for run, (row, repeat, _) in enumerate(comparison.runs()):
         for n in range(1, comparison.max_n + 1):
             sizes[row][repeat][n - 1] += tallies.get(("released", run, n, 0), 0)
-    rows = []
-    for row, found in zip(begun["rows"], sizes, strict=True):
+    rows: list[ResultRow] = []
+    for begun_row, found in zip(begun["rows"], sizes, strict=True):
         mean, deviation = _by_length(found)
         totals = [sum(repeat) for repeat in found]
         rows.append(
             {
-                **row,
+                **begun_row,
                 "released": found,
                 "mean": mean,
                 "sd": deviation,
-                "total": {"mean": _mean(totals), "sd": _deviation(totals)} if row["has_total"] else None,
+                "total": {"mean": _mean(totals), "sd": _deviation(totals)} if begun_row["has_total"] else None,
             }
         )
     return {**begun, "rows": rows}
 
 
-def fill_exact(results: dict[str, Any], comparison: Comparison, anonymity: Sequence[int], tallies: Tallies) -> Any:
+def fill_exact(results: Results, comparison: Comparison, anonymity: Sequence[int], tallies: Tallies) -> Exact:
     """Exact counts: statistics of the data, and what each system found of the grams that K users have. NOT private."""
 
     def exact(kind: str, run: int = -1, n: int = 0, k: int = 0) -> int:
         return tallies.get((kind, run, n, k), 0)
 
     lengths = range(1, comparison.max_n + 1)
-    found: dict[int, dict[str, Any]] = {}
+    found: dict[int, Recovery] = {}
     for run, (row, repeat, _) in enumerate(comparison.runs()):
         if row not in comparison.systems:
             continue
@@ -123,6 +129,7 @@ def fill_exact(results: dict[str, Any], comparison: Comparison, anonymity: Seque
                 "title": comparison.rows[row].title,
                 "recovered": [[[0] * comparison.max_n for _ in range(comparison.repeats)] for _ in anonymity],
                 "spurious": [list(sizes) for sizes in results["rows"][row]["released"]],
+                "fraction": [],
             },
         )
         for n in lengths:
@@ -161,25 +168,28 @@ def fill_exact(results: dict[str, Any], comparison: Comparison, anonymity: Seque
     }
 
 
-def result_tables(results: dict[str, Any]) -> dict[str, str]:
+def result_tables(results: Results) -> dict[str, str]:
     """CSV files by name, in the paper's layout: a row a system, a column a length, and the total."""
     lengths = [str(n) for n in range(1, results["max_n"] + 1)]
     tables = {"systems": [("system", results["rows"][row]["title"], row) for row in results["systems"]]}
     for sweep in results["sweeps"]:
         points = zip(sweep["values"], sweep["rows"], strict=True)
         tables[f"sweep-{sweep['parameter']}"] = [(sweep["parameter"], value, row) for value, row in points]
+    kinds: dict[str, Literal["mean", "sd"]] = {"": "mean"}
+    if results["repeats"] > 1:
+        kinds["-sd"] = "sd"
     files = {}
     for name, entries in tables.items():
-        for suffix, what in [("", "mean"), *([("-sd", "sd")] if results["repeats"] > 1 else [])]:
+        for suffix, what in kinds.items():
             rows = [[entries[0][0], *lengths, "total"]]
-            for _, head, row in entries:
-                total = results["rows"][row]["total"]
-                rows.append([head, *map(_plain, results["rows"][row][what]), _plain(total[what]) if total else "-"])
+            for _, head, number in entries:
+                row = results["rows"][number]
+                rows.append([head, *map(_plain, row[what]), _plain(row["total"][what]) if row["total"] else "-"])
             files[f"{name}{suffix}.csv"] = _csv(rows)
     return files
 
 
-def exact_tables(exact: dict[str, Any]) -> dict[str, str]:
+def exact_tables(exact: Exact) -> dict[str, str]:
     """CSV files by name: the paper's two tables of statistics, K-anonymity and spurious grams. NOT private."""
     data, anonymity = exact["dataset"], exact["anonymity"]
     lengths = [str(n) for n in range(1, len(data["sequences"]) + 1)]

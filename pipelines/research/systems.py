@@ -1,4 +1,4 @@
-"""What a comparison runs: the systems side by side, and the points of the sweeps. Pure; no data is needed."""
+"""What a comparison runs: the systems side by side, and the points of the sweeps. No data is needed."""
 
 import dataclasses
 import decimal
@@ -44,7 +44,7 @@ _SWEPT = {"dpne": "paper", "plus": "plus"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
-    """One system with one set of parameters. DPSU-single has a plan for each length, all others have one."""
+    """One system with one set of parameters. DPSU-single has a plan for each length; all others have one plan."""
 
     system: str
     title: str
@@ -54,7 +54,7 @@ class Row:
 
     @property
     def family(self) -> str:
-        """Rows of one family with equal plans are one: a sweep's point may be a system. The baselines keep apart."""
+        """Rows of one family with equal plans are run once, since a point of a sweep may equal a system."""
         return self.system if self.system.startswith("dpsu") else "dpne"
 
     @property
@@ -86,7 +86,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """One parameter varied, all else as given: values, and the row of each."""
+    """One parameter is varied, all others stay as given: the values, and the number of the row of each."""
 
     parameter: str
     system: str
@@ -96,7 +96,7 @@ class Sweep:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """All that is run: rows, which of them are the systems, and the sweeps. Equal rows are run once."""
+    """All that is run: rows, the numbers of those that are systems, and the sweeps. Equal rows are run once."""
 
     max_n: int
     repeats: int
@@ -105,7 +105,7 @@ class Comparison:
     sweeps: tuple[Sweep, ...]
 
     def runs(self) -> Iterator[tuple[int, int, ComparedRun]]:
-        """(row, repeat, run), in the order that numbers the runs."""
+        """(row, repeat, run) of each run. A run's number is its place in this order."""
         for number, row in enumerate(self.rows):
             for repeat in range(self.repeats):
                 for part, plan in enumerate(row.plans):
@@ -123,7 +123,7 @@ class Comparison:
 
 
 def round_up(value: float, digits: int) -> str:
-    """A budget in a few digits: never less than it is, but for the last bits of a sum."""
+    """A budget in a few digits, rounded up. (The last bits of a sum, 1e-12 of it, do not count.)"""
     rounding = decimal.Context(prec=digits, rounding=decimal.ROUND_CEILING)
     return f"{float(rounding.create_decimal(decimal.Decimal(value * (1 - 1e-12)))):g}"
 
@@ -142,7 +142,19 @@ def plan_comparison(
     repeats: Any = 1,
     as_printed: bool = False,
 ) -> Comparison:
-    """Checks everything that was asked for, and makes the plans."""
+    """Checks the parameters of a comparison and makes its plans.
+
+    Args:
+        epsilon, delta, max_n, max_contributions, eta, decay: of every system, as in `plan_extraction`.
+        systems: names from `SYSTEMS`, with commas between them.
+        sweeps: texts NAME=VALUE,VALUE,... with names from `SWEEPS`.
+        sweep_system: which system the sweeps vary, dpne or plus; None: dpne.
+        repeats: runs of each row.
+        as_printed: DPSU-even as the paper prints it, which spends more than delta.
+
+    Raises:
+        ParameterError: if something cannot be run.
+    """
     if isinstance(max_contributions, list):
         raise ParameterError("max_contributions must be one number: the baselines have one for all lengths.")
     base = {

@@ -31,8 +31,8 @@ class TokenizerKind:
     Args:
         form: what a person types, as help shows it: `words`, or `regex:PATTERN`.
         help: one line that says what the tokens are.
-        make: the tokenizer, from the text behind the colon (empty where `form` has no colon).
-        argument: a regular expression for the text behind the colon; None where there is no colon.
+        make: the tokenizer, from the text after the colon (empty if `form` has no colon).
+        argument: a regular expression for the text after the colon; None if there is no colon.
         reads_file: whether that text names a file, which every worker must be able to read.
     """
 
@@ -51,7 +51,7 @@ TOKENIZERS = {
         form="words", help="letters, digits and inner apostrophes; NFKC, case folded", make=lambda _: WORDS
     ),
     "whitespace": TokenizerKind(
-        form="whitespace", help="whatever stands between white space, unchanged", make=lambda _: WHITESPACE
+        form="whitespace", help="everything between white space, unchanged", make=lambda _: WHITESPACE
     ),
     "regex": TokenizerKind(
         form="regex:PATTERN",

@@ -4,9 +4,9 @@
 ASCII is classified through a table of 256 entries; a stretch of other text is normalised and classified once for each
 distinct stretch. Tokens are bytes, kept apart by offsets: no separator could be confused with them.
 
-A record with a token of more than MAX_TOKEN_BYTES, or with more than MAX_RECORD_TOKENS tokens, is left out and counted:
-cutting it would make grams that nobody wrote, and one record must not decide how much memory a worker needs. So is
-one that the tokenizer itself fails on.
+A record with a token of more than MAX_TOKEN_BYTES, or with more than MAX_RECORD_TOKENS tokens, is left out and counted.
+Cutting it would make n-grams that nobody wrote, and one record must not decide how much memory a worker needs. A record
+on which the tokenizer fails is left out and counted, too.
 """
 
 import abc

@@ -1,4 +1,4 @@
-"""Tokenizers that take one text at a time: a pattern, a function, a file of Hugging Face's."""
+"""Tokenizers that take one text at a time: a regular expression, a function, a file of Hugging Face."""
 
 import abc
 import dataclasses
@@ -27,7 +27,7 @@ class ByText(Tokenizer):
 
     @abc.abstractmethod
     def _splitter(self) -> Callable[[str], Iterable[str]]:
-        """From a text to its tokens. What a worker lacks for it fails the run, not every record."""
+        """A function from a text to its tokens. If a worker cannot make it, the run fails, and not every record."""
 
     def tokenize(self, texts: pa.Array) -> TokenColumn:
         split = self._splitter()

@@ -1,43 +1,59 @@
-"""Beam's options from the command line."""
-
-import pickle
+"""Which words of a command line are Beam's."""
 
 import pytest
-from apache_beam.options import pipeline_options
-from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
+from apache_beam.options.pipeline_options import DebugOptions, WorkerOptions
 
 from dpngram.accounting import ParameterError
 from dpngram.pipelines.launch.beam_flags import beam_options
-
-
-def test_options_can_be_pickled():
-    """Transforms of Beam's keep them (Pub/Sub, BigQuery), and go to the workers with them."""
-    options = beam_options(["--direct_num_workers=3"])
-    assert options.view_as(DirectOptions) is options.view_as(DirectOptions)  # remembered
-    options.view_as(DirectOptions).direct_num_workers = 5
-    copy = pickle.loads(pickle.dumps(options))  # noqa: S301
-    assert isinstance(copy, PipelineOptions)
-    assert copy.view_as(DirectOptions).direct_num_workers == 5
-    assert options.view_as(DirectOptions).direct_num_workers == 5
+from dpngram.pipelines.launch.beam_internals import FLINK_FLAGS
 
 
 @pytest.mark.parametrize(
-    ("words", "dry"),
+    ("words", "shown"),
     [
-        ([], False),
-        (["--dry_run"], True),
-        (["--dry_run", "--no_auth"], True),
-        (["--dry_run", "True"], True),
-        (["--dry_run=1"], True),
-        (["--dry_run=False", "--no_auth"], False),
-        (["--dry_run=false"], False),
+        (["--no_such_flag"], "--no_such_flag"),
+        (["--no_such_flag=3"], "--no_such_flag=3"),
+        (["--tokeniser", "words"], "--tokeniser"),
+        (["--num_work=3"], "--num_work=3"),  # no abbreviations
+        (["stray"], "stray"),
+        (["--num_workers=2", "stray"], "stray"),
+        (["-x", "3"], "-x"),
+        (["-x"], "-x"),
+        (["--", "--foo"], "--"),
+        (["--state_backend=rocksdb"], "--state_backend=rocksdb"),  # Flink's, and this is not Flink
     ],
 )
-def test_dry_run_is_a_switch(words, dry):
-    assert bool(beam_options(words).view_as(pipeline_options.TestOptions).dry_run) is dry
-
-
-@pytest.mark.parametrize("words", [["--no_such_flag"], ["--num_workers", "many"], ["--temp_location"]])
-def test_a_flag_that_beam_cannot_take(words):
-    with pytest.raises(ParameterError, match=r"^flag must be "):
+def test_words_that_nobody_knows(words, shown, capsys):
+    with pytest.raises(ParameterError, match="flag must be one of dpngram's or Beam's") as caught:
         beam_options(words)
+    assert repr(shown) in str(caught.value)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--num_workers", "many"], "argument --num_workers: invalid int value: 'many'"),
+        (["--temp_location"], "argument --temp_location: expected one argument"),
+        (["--direct_running_mode=other"], "argument --direct_running_mode: invalid choice"),
+    ],
+)
+def test_values_that_beam_does_not_take(words, message, capsys):
+    """One line, and not the page of usage that Beam prints."""
+    with pytest.raises(ParameterError, match="flag must be valid for Beam") as caught:
+        beam_options(words)
+    assert message in str(caught.value)
+    assert capsys.readouterr().err == ""
+
+
+def test_flags_of_flink():
+    words = [f"--{name}=1" for name in FLINK_FLAGS]
+    assert len(words) == 18
+    for runner in ("FlinkRunner", "PortableRunner"):
+        beam_options(["--runner", runner, *words])
+
+
+def test_values_reach_beam():
+    options = beam_options(["--experiments=a", "--experiment=b", "--max_num_workers", "7"])
+    assert options.view_as(DebugOptions).experiments == ["a", "b"]
+    assert options.view_as(WorkerOptions).max_num_workers == 7

@@ -37,6 +37,7 @@ setup(
     extras_require={
         "test": [
             "pytest>=8",
+            "pytest-xdist>=3.5",
             "hypothesis>=6",
             "mpmath>=1.3",
             "dp-accounting>=0.4.4",

@@ -13,10 +13,10 @@ import contextlib
 import gc
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tarfile
@@ -24,7 +24,7 @@ import tempfile
 import time
 import urllib.request
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +143,7 @@ class FlinkCluster:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._task_managers, self._heap, self._worker_memory = task_managers, heap, worker_memory
         self._parts = task_managers if parts is None else parts
-        self._rest, self._rpc, self._jobs = _free_ports(3)
+        self._rest = self._rpc = self._jobs = 0  # ports: every process takes a free one, and says so in its log
         self._settings = settings or {}
 
     @property
@@ -194,6 +194,8 @@ class FlinkCluster:
     def _start(self) -> None:
         entry = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
         self._java("jobmanager", 1024, _CLUSTER, entry, "--configDir", str(self.directory))
+        self._rpc = self._port("jobmanager", r"Actor system started at \S+://flink@127\.0\.0\.1:(\d+)\s")
+        self._rest = self._port("jobmanager", r"Rest endpoint listening at 127\.0\.0\.1:(\d+)\s")
         for number in range(self._task_managers):
             self.start_task_manager(number)
         server = "org.apache.beam.runners.flink.FlinkJobServerDriver"
@@ -204,18 +206,19 @@ class FlinkCluster:
             server,
             f"--flink-master=127.0.0.1:{self._rest}",
             "--job-host=127.0.0.1",
-            f"--job-port={self._jobs}",
+            "--job-port=0",
             "--artifact-port=0",
             "--expansion-port=0",
             f"--artifacts-dir={self.directory / 'artifacts'}",
         )
-        self._wait("the job server", lambda: _listens(self._jobs))
+        self._jobs = self._port("jobserver", r"JobService started on \S*:(\d+)\s")
         self._wait("the TaskManagers", lambda: self.overview()["taskmanagers"] == self._task_managers)
 
     def start_task_manager(self, number: int) -> None:
         runner = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
         name = f"taskmanager{number}"
-        self._java(name, self._heap + 128, _CLUSTER, runner, "--configDir", str(self.directory))
+        where = ["--configDir", str(self.directory), f"-Djobmanager.rpc.port={self._rpc}"]
+        self._java(name, self._heap + 128, _CLUSTER, runner, *where)
 
     def kill(self, name: str) -> None:
         """Kills a process of the cluster, and what it has started, without a chance to say goodbye."""
@@ -250,10 +253,10 @@ class FlinkCluster:
         return {
             "jobmanager.rpc.address": loopback,
             "jobmanager.bind-host": loopback,
-            "jobmanager.rpc.port": str(self._rpc),
+            "jobmanager.rpc.port": "0",
             "rest.address": loopback,
             "rest.bind-address": loopback,
-            "rest.port": str(self._rest),
+            "rest.bind-port": "0",
             "taskmanager.host": loopback,
             "taskmanager.bind-host": loopback,
             "taskmanager.cpu.cores": "1",
@@ -302,7 +305,14 @@ class FlinkCluster:
         with (self.directory / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
-    def _wait(self, what: str, ready: Any, seconds: float = 90) -> None:
+    def _port(self, name: str, said: str) -> int:
+        """The port that a process has taken, once it says so."""
+        log = self.directory / f"{name}.log"
+        found: list[str] = []
+        self._wait(name, lambda: found.extend(re.findall(said, log.read_text(errors="replace"))) or found)
+        return int(found[0])
+
+    def _wait(self, what: str, ready: Any, seconds: float = 300) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             for name, process in self.processes.items():
@@ -313,19 +323,6 @@ class FlinkCluster:
                     return
             time.sleep(0.2)
         raise TimeoutError(f"{what} did not start in {seconds:.0f} s; the logs are in {self.directory}")
-
-
-def _free_ports(count: int) -> Iterator[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return iter([each.getsockname()[1] for each in sockets])
-
-
-def _listens(port: int) -> bool:
-    with socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
 
 
 def collect_what_parts_leave(sdk_worker: Any) -> None:

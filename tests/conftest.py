@@ -9,6 +9,14 @@ import pytest
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Tests of one file share fixtures that cost much, an engine among them: they stay in one process."""
+    from xdist.scheduler import LoadFileScheduling
+
+    return LoadFileScheduling(config, log)
+
+
 @pytest.fixture(scope="session")
 def msnbc(tmp_path_factory):
     """The paper's second data set, unpacked; read in place, never part of the project."""

@@ -33,18 +33,18 @@ def look(examples):
 
 @contextlib.contextmanager
 def no_hang(seconds=SECONDS):
-    """An error in the middle of whatever takes longer."""
+    """An error in the middle of whatever takes more CPU time than that, however busy the machine is."""
 
     def stop(_signal, _frame):
         raise TimeoutError(f"took more than {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def command(*words):

@@ -34,7 +34,7 @@ _MOST_SECONDS = 300
 # Where each attack sees the most in the shortest time.
 _AUDITS = {
     "crowd": ["--epsilon", "4", "--trials", "2000"],
-    "bound": ["--epsilon", "4", "--trials", "32000"],
+    "bound": ["--epsilon", "8", "--trials", "40000"],
     "lone": ["--epsilon", "1", "--trials", "2000"],
     "gap": ["--epsilon", "1", "--trials", "2000"],
 }

@@ -2,17 +2,17 @@
 
 import collections
 import gzip
+import hashlib
 import json
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from helpers.costs import measure
-from helpers.runs import BUDGET, GOOD, extract
+from helpers.runs import BUDGET, GOOD, extract, files
 from helpers.runs import jsonl as body
 
 from dpngram.pipelines.io.parsing import Fields, parse_jsonl
@@ -135,37 +135,77 @@ def test_broken_files(tmp_path):
     assert extract(tmp_path / "c", "--input", tmp_path / "junk.avro", "--input_format", "avro") == 1
 
 
-def test_killed_at_twenty_moments(tmp_path):
-    """kill -9: no manifest, or all that it names is there with its checksum; then --resume gives the same bytes."""
-    import hashlib
+# Runs commands one after another, each in a fork that kills itself before the given file operation below a directory.
+# Answers with the exit status, and how many operations there were if the end was reached.
+KILLED = """
+import json, os, signal, sys
+from dpngram.pipelines import extract  # all that a run needs, imported once
+from dpngram.pipelines.cli import main
 
+def run(told, moment, directory, words):
+    seen = 0
+
+    def watch(event, arguments):
+        nonlocal seen
+        writes = event in ("os.rename", "os.remove", "os.link", "os.mkdir")
+        if event == "open":
+            writes = isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        if writes and str(arguments[0]).startswith(directory):
+            if seen == moment:
+                os.kill(os.getpid(), signal.SIGKILL)
+            seen += 1
+
+    sys.addaudithook(watch)
+    status = main(words)
+    os.write(told, str(seen).encode())
+    sys.exit(status)
+
+answers, sys.stdout = sys.stdout, sys.stderr
+for line in sys.stdin:
+    heard, told = os.pipe()
+    child = os.fork()
+    if not child:
+        run(told, *json.loads(line))
+    os.close(told)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(json.dumps([status, int(os.read(heard, 99) or 0)]), file=answers, flush=True)
+    os.close(heard)
+"""
+
+
+def test_killed_at_twenty_moments(tmp_path):
+    """kill -9 before a file is opened, renamed, linked or removed: no manifest, or all that it names is there with its
+    checksum; then --resume gives the same bytes."""
     (tmp_path / "in.jsonl").write_bytes(body(GOOD))
-    (tmp_path / "noise.key").write_bytes(b"k" * 32)
-    command = [sys.executable, "-m", "dpngram.pipelines.cli", "extract", "--quiet", *BUDGET]
-    command += ["--input", str(tmp_path / "in.jsonl"), "--noise_key", str(tmp_path / "noise.key"), "--output"]
-    start = time.monotonic()
-    subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
-    lasted = time.monotonic() - start
-    whole = {path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir() if path.name != "operator.json"}
-    unfinished = 0
-    for moment in range(20):
-        out = tmp_path / f"out{moment}"
-        process = subprocess.Popen([*command, str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        # Most moments lie at the end, where files are written.
-        time.sleep(lasted * (0.55 + 0.5 * moment / 20))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        if (out / "manifest.json").exists():
-            manifest = json.loads((out / "manifest.json").read_text())
-            for level in manifest["levels"]:
-                assert hashlib.sha256((out / level["file"]).read_bytes()).hexdigest() == level["sha256"]
-        else:
-            unfinished += 1
-            if unfinished <= 3 and out.exists():
-                subprocess.run([*command, str(out), "--resume"], check=True, capture_output=True)
-                found = {path.name: path.read_bytes() for path in out.iterdir() if path.name != "operator.json"}
-                assert found == whole
-    assert unfinished >= 5
+    place = tmp_path / "run"  # the key and its record are written here, too
+    place.mkdir()
+    command = [sys.executable, "-c", KILLED]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as runs:
+
+        def run(moment, out, *more):
+            """(exit status, operations)"""
+            words = ["extract", "--quiet", *BUDGET, "--input", tmp_path / "in.jsonl", "--output", out, *more]
+            words += ["--noise_key", place / "noise.key"]
+            runs.stdin.write(json.dumps([int(moment), str(place), [*map(str, words)]]) + "\n")
+            return json.loads(runs.stdout.readline())
+
+        status, moments = run(-1, place / "whole")
+        assert status == 0
+        assert moments > 25
+        unfinished = []
+        for moment in np.linspace(0, moments - 5, 20).astype(int):  # later runs make no key and no record of it
+            out = place / f"out{moment}"
+            assert run(moment, out) == [-signal.SIGKILL, 0]
+            if (out / "manifest.json").exists():
+                manifest = json.loads((out / "manifest.json").read_text())
+                for level in manifest["levels"]:
+                    assert hashlib.sha256((out / level["file"]).read_bytes()).hexdigest() == level["sha256"]
+            else:
+                unfinished.append(out)
+        assert 5 <= len(unfinished) < 20
+        for out in unfinished[:: len(unfinished) // 3]:
+            assert run(-1, out, "--resume")[0] == 0
+            assert files(out) == files(place / "whole")
 
 
 def test_no_secrets_in_what_is_printed(tmp_path, capsys):

@@ -183,6 +183,23 @@ def test_every_bundle_runs_three_times(tmp_path, monkeypatch, build, policy):
             assert more[place] == 3 * times, place
 
 
+# Every worker process reads it when it starts: one that has saved a round says who it is, and waits to be killed.
+WAITING = """
+import os, time
+from dpngram.transforms import checkpoints
+save = checkpoints._SaveDoFn.process
+
+def process(self, level, binding=b""):
+    yield from save(self, level, binding)
+    with open(__file__ + ".tmp", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename(__file__ + ".tmp", __file__ + ".pid")
+    time.sleep(3600)
+
+checkpoints._SaveDoFn.process = process
+"""
+
+
 def _children(pid):
     """Processes that a process has started."""
     found = []
@@ -196,17 +213,21 @@ def test_a_worker_process_is_killed(tmp_path):
     """The local runner gives up, in one line; the same command with --resume ends in the bytes of a quiet run."""
     (tmp_path / "in.jsonl").write_bytes(jsonl(CORPUS))
     (tmp_path / "noise.key").write_bytes(b"f" * 32)
+    (tmp_path / "sitecustomize.py").write_text(WAITING)
     out = tmp_path / "out"
     flags = ["--input", str(tmp_path / "in.jsonl"), "--noise_key", str(tmp_path / "noise.key"), "--quiet"]
     command = [sys.executable, "-m", "dpngram.pipelines.cli", "extract", *BUDGET, *flags, "--output", str(out)]
     command += ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while run.poll() is None and not list(out.glob("checkpoint-*.block")):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    while run.poll() is None and not (tmp_path / "sitecustomize.py.pid").exists():
         time.sleep(0.02)
+    waiting = int((tmp_path / "sitecustomize.py.pid").read_text())
     workers = _children(run.pid)
+    assert waiting in workers
     assert len(workers) == 2
-    os.kill(workers[0], signal.SIGKILL)
-    printed = run.communicate(timeout=60)
+    os.kill(waiting, signal.SIGKILL)
+    printed = run.communicate()
     assert run.returncode == 1
     assert printed[0] == ""
     assert printed[1].startswith("dpngram extract: error: the run failed ")

@@ -1,6 +1,6 @@
 """Corpora made to hurt: no quadratic step, bounded memory, and the right release all the same.
 
-Exponents are those of CPU time (the cheapest of three runs) between two sizes, the second four times the first. A
+Exponents are those of CPU time (the cheapest of some runs) between two sizes, the second four times the first. A
 linear step has 1, a sort a little more, a quadratic one 2; the line is at 1.5, since small runs on a busy machine
 are noisy. `tests/benchmarks/load.py` measures the same corpora at full size.
 """
@@ -8,13 +8,12 @@ are noisy. `tests/benchmarks/load.py` measures the same corpora at full size.
 import itertools
 import json
 import math
-import time
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from helpers.blocks import ONE_CELL
-from helpers.costs import measure
+from helpers.costs import cheapest, measure
 from helpers.loads import CHAIN, LOADS, background, extraction
 from helpers.runs import extract, files, jsonl, small_corpus
 from scipy.stats import norm
@@ -30,16 +29,6 @@ from dpngram.transforms.tokenizers.by_text import CallableTokenizer
 
 WORDS = make_tokenizer("words")
 MOST = 1.5
-
-
-def cost(work):
-    """CPU seconds, the cheapest of three."""
-    best = math.inf
-    for _ in range(3):
-        start = time.process_time()
-        work()
-        best = min(best, time.process_time() - start)
-    return best
 
 
 def tokenize(text):
@@ -91,14 +80,20 @@ STEPS = {
 @pytest.mark.parametrize("step", STEPS)
 def test_no_quadratic_step(step):
     prepare, size = STEPS[step]
-    assert math.log(cost(prepare(4 * size)) / cost(prepare(size)), 4) < MOST
+    for rounds in (3, 6, 12):  # the least of more rounds, where the machine was busy
+        small, large = cheapest(prepare(size), prepare(4 * size), rounds=rounds)
+        exponent = math.log(large / small, 4)
+        if exponent < MOST:
+            break
+    assert exponent < MOST
 
 
 def test_a_long_user_id_costs_no_more_than_its_bytes():
     """Within a factor of AES on as many bytes; block by block in Python it would be some thousand."""
     prf, data = Prf(bytes(32)), np.full(1_000_000, 120, np.uint8)
-    whole = cost(lambda: prf.strings(np.array([0, len(data)]), data))
-    assert whole < 300 * max(cost(lambda: prf.encrypt(np.zeros((len(data) // 16, 2), np.uint64))), 1e-4)
+    blocks = np.zeros((len(data) // 16, 2), np.uint64)
+    whole, aes = cheapest(lambda: prf.strings(np.array([0, len(data)]), data), lambda: prf.encrypt(blocks))
+    assert whole < 300 * max(aes, 1e-4)
 
 
 def test_a_huge_line_is_read_once(tmp_path):

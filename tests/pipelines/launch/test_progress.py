@@ -4,7 +4,7 @@ import os
 import pty
 import subprocess
 import sys
-import time
+import threading
 import types
 
 from dpngram.pipelines.launch import progress
@@ -13,22 +13,38 @@ from dpngram.pipelines.launch.progress import show_metrics
 FLAGS = ["--epsilon", "20", "--delta", "0.1", "--max_n", "3", "--max_contributions", "12"]
 
 
+class _Job:
+    """A job elsewhere that notes whenever its state is looked at."""
+
+    def __init__(self):
+        self._looks = threading.Semaphore(0)
+
+    @property
+    def state(self):
+        self._looks.release()
+        return "RUNNING"
+
+    def wait_for_a_line(self):
+        """Until the state is looked at for the second time: what was said of the first look is printed by then."""
+        assert all(self._looks.acquire(timeout=300) for _ in range(2))
+
+
+class _JobWithMetrics(_Job):
+    def metrics(self):
+        metric = types.SimpleNamespace(metric=types.SimpleNamespace(name="records"))
+        counter = types.SimpleNamespace(key=metric, committed=None, attempted=1234567)
+        return types.SimpleNamespace(query=lambda _: {"counters": [counter]})
+
+
 def test_metrics_of_a_job_elsewhere(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "_POLL", 0.05)
-    counter = types.SimpleNamespace(
-        key=types.SimpleNamespace(metric=types.SimpleNamespace(name="records")), committed=None, attempted=1234567
-    )
-    metrics = types.SimpleNamespace(query=lambda _: {"counters": [counter]})
-    result = types.SimpleNamespace(state="RUNNING", metrics=lambda: metrics)
-    with show_metrics(result, quiet=False):
-        time.sleep(0.2)
-    assert "RUNNING  1,234,567 records" in capsys.readouterr().err
-    del result.metrics  # a runner without any
-    with show_metrics(result, quiet=False):
-        time.sleep(0.12)
-    assert "RUNNING\n" in capsys.readouterr().err
-    with show_metrics(result, quiet=True):
-        time.sleep(0.12)
+    monkeypatch.setattr(progress, "_POLL", 0.01)
+    for job, said in ((_JobWithMetrics(), "RUNNING  1,234,567 records\n"), (_Job(), "RUNNING\n")):
+        with show_metrics(job, quiet=False):
+            job.wait_for_a_line()
+        assert said in capsys.readouterr().err
+    before = set(threading.enumerate())
+    with show_metrics(_Job(), quiet=True):
+        assert set(threading.enumerate()) <= before  # nobody is there to look
     assert capsys.readouterr().err == ""
 
 

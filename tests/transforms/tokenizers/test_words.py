@@ -1,11 +1,11 @@
 """Tokenisers against a slow regular expression, on hostile text."""
 
 import re
-import time
 import unicodedata
 
 import numpy as np
 import pyarrow as pa
+from helpers.costs import cheapest
 
 from dpngram.transforms.tokenizers import make_tokenizer
 
@@ -81,11 +81,12 @@ def test_an_offset_slice_of_a_column():
 
 
 def test_words_are_fast():
-    """At least 15 MB/s a core here; a quarter of that is asked for, since machines differ."""
+    """A third of what Python's `re` takes for simpler words, here; six times that is allowed, since machines differ."""
     text = "The quick brown fox doesn't jump over the lazy dog's 12 friends. " * 40
-    column_ = pa.array([text] * 4000, pa.large_string())
+    column_ = pa.array([text] * 1000, pa.large_string())
     tokenizer = make_tokenizer("words")
-    tokenizer.tokenize(column_[:10])
-    start = time.process_time()
-    tokenizer.tokenize(column_)
-    assert 4000 * len(text) / (time.process_time() - start) > 4e6
+    ours, slow = cheapest(
+        lambda: tokenizer.tokenize(column_),
+        lambda: [re.findall(r"\w+(?:'\w+)*", text.casefold()) for _ in range(1000)],
+    )
+    assert ours < 2 * slow

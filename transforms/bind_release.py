@@ -13,7 +13,7 @@ import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindows
 
 from dpngram.accounting import ExtractionPlan, ParameterError
-from dpngram.transforms.beam_workarounds import applied_label
+from dpngram.transforms.beam_workarounds import applied_label, as_side
 from dpngram.transforms.blocks.users import UserBlock
 from dpngram.transforms.keyed_dofn import KeyedDoFn
 from dpngram.transforms.randomness.noise_key import KeyReference, Randomness, settings_digest
@@ -21,6 +21,7 @@ from dpngram.transforms.windowing import check_windowing, window_name
 
 __all__ = ["BindContent", "BindRelease", "FingerprintUsers", "choose_key", "make_randomness"]
 
+_NOBODY = bytes(16)  # the fingerprint of no content
 _LOCAL_RUNNERS = ("DirectRunner", "FnApiRunner", "BundleBasedDirectRunner", "SwitchingDirectRunner", "PrismRunner")
 
 
@@ -59,10 +60,16 @@ class FingerprintUsers(beam.PTransform):
     """
 
     def expand(self, users: beam.PCollection[UserBlock]) -> beam.PCollection[bytes]:
-        add = beam.CombineGlobally(_SumFingerprints())
+        total = (
+            users
+            | "Block" >> beam.Map(_keyed_fingerprint)  # (0, sum of a block)
+            | "Sum" >> beam.CombinePerKey(_SumFingerprints())  # (0, sum of all)
+            | "Total" >> beam.Values()
+        )
         if not isinstance(users.windowing.windowfn, GlobalWindows):
-            add = add.without_defaults()
-        return users | "Block" >> beam.Map(_fingerprint) | "Sum" >> add
+            return total
+        side = as_side(total, "ForSides", _NOBODY)
+        return users.pipeline | "Start" >> beam.Impulse() | "OrNobody" >> beam.Map(_take, total=side)
 
 
 class BindContent(beam.PTransform):
@@ -128,22 +135,26 @@ def choose_key(pipeline: beam.Pipeline, noise_key: str | None, *, offline: bool 
     return key
 
 
-def _fingerprint(block: UserBlock) -> bytes:
-    return block.fingerprint.tobytes()
+def _keyed_fingerprint(block: UserBlock) -> tuple[int, bytes]:
+    return 0, block.fingerprint.tobytes()
+
+
+def _take(_start: bytes, total: bytes) -> bytes:
+    return total
 
 
 @beam.typehints.with_input_types(bytes)
 @beam.typehints.with_output_types(bytes)
 class _SumFingerprints(beam.CombineFn):
     def create_accumulator(self) -> bytes:
-        return bytes(16)
+        return _NOBODY
 
     def add_input(self, accumulator: bytes, value: bytes) -> bytes:
         total = int.from_bytes(accumulator, "little") + int.from_bytes(value, "little")
         return (total % (1 << 128)).to_bytes(16, "little")
 
     def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
-        total = bytes(16)
+        total = _NOBODY
         for accumulator in accumulators:
             total = self.add_input(total, accumulator)
         return total

@@ -221,7 +221,7 @@ RANDOMNESS = (
         edits=(
             Edit(
                 _KEYS,
-                '        self.verify(int.from_bytes(binding[16:], "little"))\n        return self._prf(',
+                "        self.verify_binding(binding)\n        return self._prf(",
                 "        return self._prf(",
             ),
         ),
@@ -252,14 +252,28 @@ RANDOMNESS = (
         tests=(f"{_KEYS_TESTS}::test_a_fresh_key_is_for_its_owner_only_and_made_once",),
     ),
     Mutant(
+        name="a_round_twice_in_a_graph",
+        why="Two histograms of one graph may have the same noise: the difference of what they release is exact.",
+        edits=(Edit("transforms/noisy_threshold.py", "    if name in claimed:\n", "    if not name:\n"),),
+        tests=("tests/transforms/test_context.py::test_a_round_is_in_a_graph_once",),
+    ),
+    Mutant(
+        name="a_vocabulary_under_another_key",
+        why="The words of a public vocabulary are named by another key than the users' tokens: what is released no "
+        "longer depends on the users, and nobody is told.",
+        edits=(
+            Edit("transforms/vocabulary.py", "        self._source.verify_binding(binding)", "        str(binding)"),
+        ),
+        tests=("tests/transforms/test_vocabulary.py::test_another_key_or_other_settings_are_found_out",),
+    ),
+    Mutant(
         name="key_in_the_graph",
         why="The key travels in the job's description, where whoever may look at the job can read it.",
         edits=(
             Edit(
-                "transforms/extract.py",
-                "return Randomness(key, self._release, applied_label(pipeline), settings_digest(self.settings()))",
-                "return Randomness(key, self._release, applied_label(pipeline), settings_digest(self.settings()) + "
-                "key.load().hex())",
+                "transforms/bind_release.py",
+                "return Randomness(key, release, applied_label(pipeline), named)",
+                "return Randomness(key, release, applied_label(pipeline), named + key.load().hex())",
             ),
         ),
         tests=("tests/transforms/test_extract.py::test_labels_and_secrets_of_the_graph[paper]",),

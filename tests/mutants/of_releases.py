@@ -161,11 +161,53 @@ RELEASES = (
         edits=(
             Edit(
                 _SPURIOUS,
-                "    order = np.argsort(keys)\n",
-                '    order = np.argsort(np.isin(keys, zero), kind="stable")\n',
+                "    order = np.argsort(keys)\n    level = previous.extend",
+                '    order = np.argsort(np.isin(keys, zero), kind="stable")\n    level = previous.extend',
             ),
         ),
         tests=(_REFERENCE, "tests/pipelines/test_extract.py::test_release_and_manifest[paper]"),
+    ),
+    Mutant(
+        name="nobody_leaves_no_binding",
+        why="With a public vocabulary a release without any spurious gram tells that there is no user at all.",
+        edits=(
+            Edit(
+                "transforms/bind_release.py",
+                "        if not isinstance(users.windowing.windowfn, GlobalWindows):\n            return total\n",
+                "        if users:\n            return total\n",
+            ),
+        ),
+        tests=("tests/transforms/test_vocabulary.py::test_nobody_and_somebody_look_alike",),
+    ),
+    Mutant(
+        name="a_vocabulary_in_windows",
+        why="A window in which only one user is gets spurious grams; without the user it leaves nothing.",
+        edits=(
+            Edit(
+                "transforms/vocabulary.py",
+                "        if not isinstance(binding.windowing.windowfn, GlobalWindows):\n",
+                "        if binding is None:\n",
+            ),
+        ),
+        tests=("tests/transforms/test_vocabulary.py::test_windows_are_refused",),
+    ),
+    Mutant(
+        name="parts_in_any_windows",
+        why="A graph made of single parts may release a window twice, with a trigger that fires early or late.",
+        edits=(Edit("transforms/bind_release.py", "        check_windowing(users)\n", ""),),
+        tests=("tests/transforms/test_context.py::test_parts_refuse_the_windowing_that_the_whole_refuses",),
+    ),
+    Mutant(
+        name="grams_outside_of_the_domain",
+        why="A gram that is not in V_k is released if users bring it: without them its probability is 0.",
+        edits=(Edit("transforms/blocks/levels.py", "        if (suffix < 0).any():\n", "        if not len(keys):\n"),),
+        tests=("tests/transforms/blocks/test_levels.py::test_grams_outside_of_v_k_are_refused",),
+    ),
+    Mutant(
+        name="tallies_in_the_order_of_parts",
+        why="What a policy chooses thresholds from has zero cells first: their place tells users' cells from others.",
+        edits=(Edit(_SPURIOUS, "    keys, noisy = keys[order], noisy[order]\n", ""),),
+        tests=("tests/transforms/test_add_spurious_grams.py::test_policies_see_cells_sorted_by_key",),
     ),
     Mutant(
         name="a_second_chance_for_users_grams",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.levels import first
 
-from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
+from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level, pack_keys
 
 
 def test_find_rows_and_missing_keys():
@@ -37,3 +37,13 @@ def test_a_block_survives_its_bytes():
         assert (ours == theirs).all()
     with pytest.raises(ValueError, match="not a dpngram block"):
         Level.from_bytes(b"\x80\x04pickle")
+
+
+def test_grams_outside_of_v_k_are_refused():
+    """Under both-side pruning a gram whose suffix was not released has no place in the next level."""
+    words = first([b"a", b"b", b"c"])
+    pairs = words.extend(pack_keys(np.array([0, 2]), np.array([1, 0])), np.array([5, 5]), 1.0, 0.0, "both")  # ab, ca
+    valid, invalid = pack_keys(np.array([1]), np.array([1])), pack_keys(np.array([0]), np.array([2]))  # cab; abc, no bc
+    assert len(pairs.extend(valid, np.array([5]), 1.0, 0.0, "both")) == 1
+    with pytest.raises(ValueError, match="a gram is not in V_k"):
+        pairs.extend(invalid, np.array([5]), 1.0, 0.0, "both")

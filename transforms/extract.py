@@ -169,7 +169,7 @@ class ExtractLevels(beam.PTransform):
         }
         self._shards = check_integer("shards", shards, 1, 1 << 20)
         if checkpoints is not None and noise_key is None:
-            raise ParameterError("checkpoints must have a noise_key: only a run with the same key may go on from them.")
+            raise ParameterError("checkpoints need a noise_key: only a run with the same key can resume from them.")
         self._checkpoints = checkpoints
         self._bound_windows = plan.windows > 1 if bound_windows is None else bound_windows
 

@@ -5,7 +5,7 @@ AddSpuriousGrams) x T -> tables of n-grams
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypedDict
 
 import apache_beam as beam
@@ -226,6 +226,10 @@ class ExtractLevels(beam.PTransform):
         return Checkpoints(self._checkpoints, randomness.settings, look=not self._offline).keeping(ExtractRound)
 
 
+def _rows(table: GramTable) -> Iterator[Ngram]:
+    return table.rows()
+
+
 class ExtractOptions(TypedDict, total=False):
     """The arguments of `ExtractLevels` besides the plan."""
 
@@ -261,7 +265,7 @@ class ExtractNgrams(beam.PTransform):
 
     def expand(self, documents: beam.PCollection[Any]) -> beam.PCollection[Ngram]:
         tables = tuple(self._levels.expand(documents).values())
-        return tables | "AllLevels" >> beam.Flatten() | "Rows" >> beam.FlatMap(GramTable.rows).with_output_types(Ngram)
+        return tables | "AllLevels" >> beam.Flatten() | "Rows" >> beam.FlatMap(_rows)
 
     def settings(self) -> dict[str, Any]:
         """As `ExtractLevels.settings`."""

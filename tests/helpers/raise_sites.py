@@ -15,7 +15,7 @@ from helpers.canaries import CANARIES
 
 from dpngram.accounting import ExtractionPlan, plan_extraction
 from dpngram.pipelines import stream
-from dpngram.pipelines.io import bigquery, reading, writing
+from dpngram.pipelines.io import bigquery, input_formats, reading, writing
 from dpngram.pipelines.io.output_directory import prepare_output
 from dpngram.pipelines.launch import input_flags
 from dpngram.pipelines.launch.beam_flags import beam_options
@@ -163,7 +163,7 @@ def text_file(tmp):
 def damage(tmp):
     """A failure of the filesystem is passed on, and the runner tries again."""
     extent = reading.ByteRange(str(tmp / "gone.jsonl"), 0, 10, CompressionTypes.UNCOMPRESSED)
-    list(reading.InputFormat(name="jsonl").read(extent))
+    list(input_formats.InputFormat(name="jsonl").read(extent))
 
 
 def plus_without_budget():
@@ -245,7 +245,7 @@ SITES = {
     "no files": lambda t, m: input_flags._input_bytes([str(t / "*.none")]),
     "a directory with files": lambda t, m: (text_file(t), input_flags.new_directory("bad_records", str(t))),
     "a directory that is a file": lambda t, m: input_flags.new_directory("bad_records", text_file(t)),
-    "too many bad records": lambda t, m: list(reading._CheckDoFn(0.0).process((0, (9, 5)))),
+    "too many bad records": lambda t, m: list(reading._check_records((0, (9, 5)), 0.0)),
     "a file that is gone": lambda t, m: damage(t),
     "no table": lambda t, m: bigquery.check_table("input", "no table"),
     "no flag": lambda t, m: beam_options(["--no_such_flag"]),

@@ -56,7 +56,7 @@ def test_words_of_ours_are_shown():
         "noise_key: the fresh key cannot be read on this worker (FileNotFoundError)."
     )
     with pytest.raises(reading.TooManyBadRecords) as caught:
-        list(reading._CheckDoFn(0.01).process((0, (12345, 1234))))
+        list(reading._check_records((0, (12345, 1234)), 0.01))
     assert failure_line(RuntimeError(f"x: {caught.value}")) == str(caught.value)
     pipeline = beam.Pipeline()
     pipeline | "Read" >> beam.Create([1]) | "Step" >> beam.Map(str)

@@ -1,5 +1,6 @@
 """What must not be released is nowhere: 500 canaries and the key, looked for in all that a run leaves or says."""
 
+import inspect
 import io
 import json
 import logging
@@ -18,6 +19,7 @@ from helpers.runs import extract
 
 from dpngram.pipelines import extract as extract_module
 from dpngram.pipelines.io import writing
+from dpngram.pipelines.launch import program
 from dpngram.transforms.blocks import columns
 
 KEY = bytes(range(100, 132))
@@ -53,7 +55,7 @@ class _Watch:
         monkeypatch.setattr(
             extract_module, "write_operator_notes", lambda d, result, *a: notes(d, self._keep(self.results, result), *a)
         )
-        monkeypatch.setattr(extract_module, "quiet_logging", lambda _: self._log_all(monkeypatch))
+        monkeypatch.setattr(program, "quiet_logging", lambda _: self._log_all(monkeypatch))
 
     @staticmethod
     def _keep(kept, value):
@@ -148,6 +150,8 @@ def test_a_block_shows_nothing_of_itself():
     """Its text form gets into logs and into the messages of other people's exceptions."""
     assert len(columns._CLASSES) >= 8
     for kind in columns._CLASSES.values():
+        if inspect.isabstract(kind):
+            continue
         assert repr(object.__new__(kind)) == f"<{kind.__name__}>"
 
 

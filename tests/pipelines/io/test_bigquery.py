@@ -1,5 +1,6 @@
 """BigQuery, with stand-ins for Beam's two transforms."""
 
+import dataclasses
 import json
 import sys
 
@@ -7,7 +8,7 @@ import apache_beam as beam
 from helpers.runs import extract, files, jsonl
 
 from dpngram.pipelines import extract as extract_module
-from dpngram.pipelines.launch import input_flags
+from dpngram.pipelines.io.input_formats import INPUT_FORMATS
 
 
 def test_bigquery_with_stand_ins(corpus, key, tmp_path, monkeypatch):
@@ -43,8 +44,9 @@ def test_bigquery_with_stand_ins(corpus, key, tmp_path, monkeypatch):
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "apache_beam.io.gcp.bigquery_tools", None)  # as if Beam's gcp extra were not here
         assert extract(tmp_path / "refused", *flags) == 2
-    for module in (extract_module, input_flags):  # the output's and the input's
-        monkeypatch.setattr(module, "check_table", lambda flag, table: table)
+    monkeypatch.setattr(extract_module, "check_table", lambda flag, table: table)  # the output's
+    reader = dataclasses.replace(INPUT_FORMATS["bigquery"], check=lambda flag, table: table)
+    monkeypatch.setitem(INPUT_FORMATS, "bigquery", reader)  # the input's
     assert extract(tmp_path / "out", *flags) == 0
     assert files(tmp_path / "out") == files(tmp_path / "files")
     assert json.loads((tmp_path / "out" / "operator.json").read_text())["bad_records"] == {"missing_user": 1}

@@ -7,6 +7,7 @@ import pytest
 
 from dpngram.pipelines.io import lines as lines_module
 from dpngram.pipelines.io import reading
+from dpngram.pipelines.io.input_formats import InputFormat
 from dpngram.pipelines.io.lines import ByteRange, read_pieces
 
 
@@ -46,8 +47,8 @@ def test_header_lines_are_skipped_once_per_file(tmp_path):
     (tmp_path / "a").write_bytes(b"h1\nh2\na\nb\n")
     (tmp_path / "b").write_bytes(b"h1\nh2\n")
     (tmp_path / "c").write_bytes(b"h1")
-    split = reading._SplitDoFn([str(tmp_path / "*")], reading.InputFormat(name="text", skip_header_lines=2))
-    ranges = [extent for _, extent in split.process(b"")]
+    lines = InputFormat(name="text", skip_header_lines=2)
+    ranges = [extent for _, extent in reading._split_files(b"", [str(tmp_path / "*")], lines)]
     assert [r[:3] for r in ranges] == [(str(tmp_path / "a"), 6, 10)]
     assert list(read_lines(ranges[0], 2)) == [b"a\nb\n"]
 

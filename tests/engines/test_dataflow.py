@@ -259,7 +259,7 @@ REFUSED = [
     ([*KEY, "--project="], "project must be the id of a project on DataflowRunner"),
     ([*KEY, "--project", "Some Project"], "project must be the id of a project on DataflowRunner"),
     ([*KEY, *OFFLINE, "--job_name", "?"], "flag must be valid for DataflowRunner: Pipeline has validations errors:"),
-    ([*KEY, "--runner", "FnApiRunner", "--dry_run"], "dry_run must be left out, or come with --runner DataflowRunner"),
+    ([*KEY, "--runner", "FnApiRunner", "--dry_run"], "--dry_run works with --runner DataflowRunner only"),
     ([*KEY, "--num_workers", "many"], "flag must be valid for Beam: argument --num_workers"),
 ]
 
@@ -282,7 +282,7 @@ def test_the_gcp_extra_is_asked_for(monkeypatch, capsys):
 def test_only_dataflow_has_dry_runs():
     assert dataflow.is_dry_run(beam_options([*CLOUD, "--dry_run"]))
     assert not dataflow.is_dry_run(beam_options(CLOUD))
-    with pytest.raises(ParameterError, match="others would run"):
+    with pytest.raises(ParameterError, match="would really run the job"):
         dataflow.is_dry_run(beam_options(["--runner=FlinkRunner", "--dry_run"]))
 
 

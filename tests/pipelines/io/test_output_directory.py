@@ -22,7 +22,7 @@ def test_overwrite_and_resume(tmp_path, capsys):
     assert (out / "mine.txt").read_text() == "kept"
     (out / "mine.txt").unlink()
     assert not list(out.glob("checkpoint-*"))
-    with pytest.raises(ParameterError, match="checkpoints must have a noise_key"):
+    with pytest.raises(ParameterError, match="checkpoints need a noise_key"):
         ExtractLevels(plan_extraction(epsilon=1, delta=0.1, max_n=2, max_contributions=1), checkpoints=str(out))
 
 

@@ -7,11 +7,11 @@ from helpers.runs import GOOD, extract, jsonl
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--input_format", "csv", "--tokens_field", "x"], "tokens_field must be left out with csv"),
+        (["--input_format", "csv", "--tokens_field", "x"], "--tokens_field is not supported with csv"),
         (["--input_format", "parquet", "--skip_header_lines", "1"], "skip_header_lines must be 0 with parquet"),
         (["--output_format", "xml"], "output_format must be one of"),
         (["--max_bad_fraction", "2"], "max_bad_fraction must be a number"),
-        (["--resume"], "resume must have the noise_key"),
+        (["--resume"], "--resume needs --noise_key"),
         (["--input_format", "text", "--sentences"], "sentences must be off"),
         (["--tokenizer", "regex:("], "tokenizer regex must be"),
         (["--tokenizer", "no.such:thing"], "importable module:function"),

@@ -13,6 +13,7 @@ from dpngram.accounting import ParameterError
 from dpngram.pipelines.io.parsing import Fields, Tally
 from dpngram.pipelines.io.tables import parse_records
 from dpngram.transforms import GramTable
+from dpngram.transforms.beam_workarounds import with_element_type
 from dpngram.transforms.blocks.documents import DocumentBlock
 
 __all__ = ["TABLE_PATTERN", "ReadBigQuery", "WriteBigQuery", "check_table"]
@@ -66,12 +67,9 @@ class ReadBigQuery(beam.PTransform):
             rows
             | "Rows" >> beam.Flatten(pipeline=pbegin.pipeline)
             | "Batch" >> beam.BatchElements(min_batch_size=1000, max_batch_size=20_000)
-            | "Parse"
-            >> beam.ParDo(_ParseDoFn(self._fields))
-            .with_output_types(DocumentBlock, tallies=Tally)
-            .with_outputs("tallies", main="documents")
+            | "Parse" >> beam.ParDo(_ParseDoFn(self._fields)).with_outputs("tallies", main="documents")
         )
-        return read["documents"], read["tallies"]
+        return with_element_type(read["documents"], DocumentBlock), with_element_type(read["tallies"], Tally)
 
 
 class _ParseDoFn(beam.DoFn):

@@ -12,6 +12,7 @@ from apache_beam.metrics import Metrics
 from dpngram.pipelines.io.input_formats import InputFormat
 from dpngram.pipelines.io.lines import ByteRange
 from dpngram.pipelines.io.parsing import BadRecord, Tally
+from dpngram.transforms.beam_workarounds import with_element_type
 from dpngram.transforms.blocks.documents import DocumentBlock
 from dpngram.transforms.messages import Message
 
@@ -63,11 +64,9 @@ class ReadDocuments(beam.PTransform):
             | "Ranges" >> beam.FlatMap(_split_files, self._patterns, self._format)  # (number, range)
             | "Spread" >> beam.GroupByKey()  # over the workers
             | "Parse"
-            >> beam.ParDo(_ParseDoFn(self._format, self._bad_records))
-            .with_output_types(DocumentBlock, tallies=Tally)
-            .with_outputs(self.TALLIES, main=self.DOCUMENTS)
+            >> beam.ParDo(_ParseDoFn(self._format, self._bad_records)).with_outputs(self.TALLIES, main=self.DOCUMENTS)
         )
-        return read[self.DOCUMENTS], read[self.TALLIES]
+        return with_element_type(read[self.DOCUMENTS], DocumentBlock), with_element_type(read[self.TALLIES], Tally)
 
 
 def _split_files(_start: bytes, patterns: list[str], input_format: InputFormat) -> Iterator[tuple[int, ByteRange]]:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton
+from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 
 __all__ = ["applied_label", "as_side", "with_element_type"]
 
@@ -37,7 +38,7 @@ def with_element_type(collection: beam.PCollection[Any], element_type: Any) -> b
 
     For tagged outputs of a ParDo. `with_output_types` takes types for tags in newer versions of Beam only.
     """
-    collection.element_type = element_type
+    collection.element_type = convert_to_beam_type(element_type)
     return collection
 
 

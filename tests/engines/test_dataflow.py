@@ -63,7 +63,9 @@ def batch():
     os.environ["DPNGRAM_TEST_KEY"] = SECRET.hex()
     try:
         pipeline = beam.Pipeline(options=beam_options([*CLOUD, *OFFLINE, *IMAGE]))
-        extract = ExtractLevels(PLAN, noise_key="env:DPNGRAM_TEST_KEY", shards=4096, checkpoints="gs://some-bucket/out")
+        extract = ExtractLevels(
+            PLAN, noise_key="env:DPNGRAM_TEST_KEY", shards=4096, checkpoints="gs://some-bucket/out", offline=True
+        )
         jsonl = InputFormat(name="jsonl")
         extract_files(pipeline, ["gs://some-bucket/in*"], jsonl, "gs://some-bucket/out", PLAN, extract)
         return pipeline.run().job

@@ -292,6 +292,8 @@ def test_a_tokenizer_that_panics_is_a_failed_record(hugging_face, tmp_path, monk
     def panic(*_):
         raise PanicException
 
-    monkeypatch.setattr(by_text, "_load_hugging_face", panic)
+    monkeypatch.setattr("tokenizers.Tokenizer", type("Panicking", (), {"from_str": staticmethod(panic)}))
+    other = tmp_path / "u.json"
+    other.write_text(json.dumps(hugging_face))
     with pytest.raises(ParameterError, match="must be a readable"):
-        make_tokenizer(f"huggingface:{path}")
+        make_tokenizer(f"huggingface:{other}")

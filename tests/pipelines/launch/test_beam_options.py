@@ -8,11 +8,12 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 
 from dpngram.accounting import ParameterError
 from dpngram.pipelines.launch.beam_flags import beam_options
+from dpngram.pipelines.launch.runner import make_pipeline
 
 
 def test_options_can_be_pickled():
     """Transforms of Beam's keep them (Pub/Sub, BigQuery), and go to the workers with them."""
-    options = beam_options(["--direct_num_workers=3"])
+    options = make_pipeline(beam_options(["--direct_num_workers=3"]), 0).options
     assert options.view_as(DirectOptions) is options.view_as(DirectOptions)  # remembered
     options.view_as(DirectOptions).direct_num_workers = 5
     copy = pickle.loads(pickle.dumps(options))  # noqa: S301

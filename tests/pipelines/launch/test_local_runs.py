@@ -29,7 +29,7 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
 def test_local_runs_have_threads_where_there_is_much_to_read(words, size, workers):
     options = beam_options(words)
     pipeline = make_pipeline(options, size)
-    assert type(pipeline.runner) is FnApiRunner
+    assert isinstance(pipeline.runner, FnApiRunner)
     assert pipeline.runner._default_environment is None or not isinstance(
         pipeline.runner._default_environment, SubprocessSDKEnvironment
     )

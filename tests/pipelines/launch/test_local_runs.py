@@ -1,39 +1,14 @@
 """Which runner a run gets, and with how many workers."""
 
-import os
-
 import pytest
 from apache_beam.options.pipeline_options import DirectOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 from dpngram.accounting import ParameterError
 from dpngram.pipelines.launch.beam_flags import beam_options
 from dpngram.pipelines.launch.runner import make_pipeline
 
-SMALL, LARGE = 1 << 20, 1 << 30
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-
-
-@pytest.mark.parametrize(
-    ("words", "size", "workers"),
-    [
-        ([], SMALL, 1),
-        ([], LARGE, CORES),
-        (["--runner=DirectRunner"], LARGE, CORES),
-        (["--direct_num_workers=3"], SMALL, 3),
-        (["--direct_num_workers=3"], LARGE, 3),
-        (["--direct_running_mode=multi_threading"], LARGE, 1),  # who says how is asked how many, too
-    ],
-)
-def test_local_runs_have_threads_where_there_is_much_to_read(words, size, workers):
-    options = beam_options(words)
-    pipeline = make_pipeline(options, size)
-    assert isinstance(pipeline.runner, FnApiRunner)
-    assert pipeline.runner._default_environment is None or not isinstance(
-        pipeline.runner._default_environment, SubprocessSDKEnvironment
-    )
-    assert options.view_as(DirectOptions).direct_num_workers == workers
+SMALL = 1 << 20
 
 
 @pytest.mark.parametrize("verbose", [False, True])

@@ -175,8 +175,9 @@ class _Process:
     def watch(self, until=lambda self: False):
         """Looks until it has ended, or until something is so."""
         while self.process.poll() is None and not until(self):
-            for path in self.tmp.rglob("*"):
-                self._look(path)
+            for directory, _, names in os.walk(self.tmp):  # which takes what goes meanwhile for gone
+                for name in names:
+                    self._look(Path(directory, name))
             for place in self._processes():
                 for name in ("cmdline", "environ"):
                     self._note(place / name)
@@ -193,6 +194,7 @@ class _Process:
                 modes = path.stat().st_mode, path.parent.stat().st_mode
                 if key := path.read_bytes():
                     self.keys.setdefault(key, set()).add(modes)
+                    (self.tmp.parent / "seen").touch()
             elif path.is_file():
                 self.seen.add(path.read_bytes())
         except FileNotFoundError:
@@ -213,6 +215,19 @@ class _Process:
         return [Path(f"/proc/{pid}") for pid in pids]
 
 
+# A run that goes on only when somebody has seen its key.
+SEEN = """
+import os, time
+from dpngram.transforms.randomness.noise_key import KeyReference
+create = KeyReference.create_if_missing
+
+def create_and_wait(self):
+    create(self)
+    while not os.path.exists("seen"):
+        time.sleep(0.01)
+
+KeyReference.create_if_missing = create_and_wait
+"""
 WORKERS = ["--direct_running_mode=multi_processing", "--direct_num_workers=2", "--default_sdk_harness_log_level=DEBUG"]
 
 
@@ -224,7 +239,7 @@ def test_a_fresh_key_is_in_its_file_only_and_gone_at_the_end(tmp_path, ending):
     more = [*WORKERS, "--verbose", "--policy", "paper", "--max_n", "1"]
     if ending != "success":
         more = ["--max_bad_fraction", "0", "--policy", "plus"]
-    run = _Process(tmp_path, "--input", pattern, *more)
+    run = _Process(tmp_path, "--input", pattern, *more, code=SEEN)
     if ending == "terminated":
         run.watch(until=lambda self: self.keys)
         run.process.terminate()

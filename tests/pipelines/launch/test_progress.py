@@ -53,20 +53,19 @@ def test_a_live_line_on_a_terminal(tmp_path):
     command = [sys.executable, "-m", "dpngram.pipelines.cli", "extract", *FLAGS]
     command += ["--input", str(tmp_path / "in.jsonl"), "--output", str(tmp_path / "out")]
     ours, theirs = pty.openpty()
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, check=True)
-    os.close(theirs)
-    seen = b""
-    while True:
-        try:
-            chunk = os.read(ours, 65536)
-        except OSError:  # the other end is closed, and all is read
-            break
-        if not chunk:
-            break
-        seen += chunk
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs) as run:
+        os.close(theirs)
+        seen = b""
+        while True:  # at once: who writes to a terminal that nobody reads has to wait
+            try:
+                seen += os.read(ours, 65536)
+            except OSError:  # the other end is closed, and all is read
+                break
+        printed = run.stdout.read()
     os.close(ours)
+    assert run.returncode == 0
     assert b"\r\x1b[2K" in seen
     assert b"reading" in seen or b"level" in seen
     assert b"\n" not in seen  # one line, drawn over and taken away at the end
     assert seen.endswith(b"\r\x1b[2K")
-    assert done.stdout.startswith(b"Released 0 n-grams")
+    assert printed.startswith(b"Released 0 n-grams")

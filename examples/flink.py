@@ -10,6 +10,7 @@ every worker that can import dpngram, and a noise key and files that every worke
 
 import argparse
 import contextlib
+import fcntl
 import gc
 import json
 import os
@@ -67,12 +68,16 @@ def fetch(cache: Path | None = None) -> Path:
     if home.is_dir():
         return home
     cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache) as building:
-        _fetch_flink(Path(building))
-        _fetch_job_server(Path(building))
-        with contextlib.suppress(OSError):  # somebody else was faster
-            Path(building).rename(home)
-            Path(building).mkdir()
+    with (cache / "flink.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be fetching: then it is waited for
+        if not home.is_dir():
+            building = Path(tempfile.mkdtemp(dir=cache))
+            try:
+                _fetch_flink(building)
+                _fetch_job_server(building)
+                building.rename(home)
+            finally:
+                shutil.rmtree(building, ignore_errors=True)
     return home
 
 

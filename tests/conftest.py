@@ -1,12 +1,44 @@
 """Shared fixtures."""
 
 import json
+import shutil
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT.parent / "shared" / "data"
+ENGINE = ROOT / "tests" / "engines" / "test_flink.py"
+FETCHING = pytest.StashKey()
+
+
+def pytest_sessionstart(session):
+    """Begins to fetch Flink, which takes minutes once on a new machine, while other tests run.
+
+    `examples/flink.py` keeps it in a cache. The tests of Flink wait for it, and fail with its error if it has failed.
+    """
+    chosen = [Path(str(name).partition("::")[0]).resolve() for name in session.config.args]
+    wanted = any(ENGINE == place or place in ENGINE.parents for place in chosen)
+    leader = not hasattr(session.config, "workerinput")  # not one of pytest-xdist's processes
+    if leader and wanted and not session.config.option.collectonly and shutil.which("java") and shutil.which("mvn"):
+        command = [sys.executable, ROOT / "examples" / "flink.py"]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        session.config.stash[FETCHING] = subprocess.Popen(command, **quiet, start_new_session=True)
+
+
+def pytest_sessionfinish(session):
+    if fetching := session.config.stash.get(FETCHING, None):
+        fetching.poll()  # it goes on if it is not done: the next run has the rest of it
+
+
+def pytest_collection_modifyitems(items):
+    """Tests of Flink come in the middle: late enough for it to be there, early enough for the end not to wait."""
+    late = [item for item in items if item.path == ENGINE]
+    items[:] = [item for item in items if item.path != ENGINE]
+    items[len(items) // 2 : len(items) // 2] = late
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -31,7 +31,7 @@ def attack(tmp_path, name, policy="paper", trials=600, epsilon=1.0):
 def audited(tmp_path_factory):
     """All attacks, once."""
     output = tmp_path_factory.mktemp("audit") / "out"
-    assert main(["audit", "--output", str(output), "--trials", "400", "--error", str(ERROR), "--quiet"]) == 0
+    assert main(["audit", "--output", str(output), "--trials", "100", "--error", str(ERROR), "--quiet"]) == 0
     return output
 
 

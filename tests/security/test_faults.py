@@ -35,7 +35,7 @@ from dpngram.pipelines.launch.beam_flags import beam_options
 
 
 class Run(NamedTuple):
-    """How a graph is run with faults: how often, and how many places must fail at least."""
+    """How a graph is run with faults: how often in a campaign, and how many places must fail at least."""
 
     build: Callable
     policy: str
@@ -100,8 +100,9 @@ def _quiet():
 
 @pytest.mark.usefixtures("_quiet")
 @pytest.mark.parametrize("kind", RUNS)
-def test_every_step_fails_once_at_a_random_element(tmp_path, monkeypatch, kind):
-    """More than a hundred runs in all; in each of them every DoFn and CombineFn of ours fails once, in every round.
+@pytest.mark.parametrize("runs", [2, pytest.param(None, marks=pytest.mark.campaign)])
+def test_every_step_fails_once_at_a_random_element(tmp_path, monkeypatch, kind, runs):
+    """In each run every DoFn and CombineFn of ours fails once, in every round; more than a hundred runs in a campaign.
 
     Before an element, between its outputs, or after them. Key setup, bundles' ends and combining, too.
     """
@@ -123,7 +124,7 @@ def test_every_step_fails_once_at_a_random_element(tmp_path, monkeypatch, kind):
     assert sum(path.endswith(written) for path in undisturbed) == run.written
     assert not [path for path in undisturbed if path.endswith(".tmp")]
     random = np.random.default_rng(17)
-    for _ in range(run.runs):
+    for _ in range(runs or run.runs):
         clear(tmp_path, known)
         faults.order(random, calls)
         runner.run_again(pipeline, monkeypatch)
@@ -145,6 +146,7 @@ def make_key(tmp_path):
     clear(tmp_path)
 
 
+@pytest.mark.campaign
 def test_every_step_is_in_one_of_these_runs(tmp_path, monkeypatch):
     """A new step is failed somewhere, or it is said why not; what is said of a step that is failed is out of date."""
     seen = set()

@@ -134,6 +134,7 @@ def idle(tmp_path_factory):
     return measure(extraction(directory / "in.jsonl", directory / "out", "--max_n=6"))
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", RUNS)
 def test_time_and_memory_of_a_run(tmp_path, idle, name):
     policy, size, memory = RUNS[name]
@@ -225,23 +226,24 @@ def test_what_is_empty_or_too_large_changes_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("policy", ["paper", "plus"])
-def test_sixty_four_levels(tmp_path, policy):
+@pytest.mark.parametrize("most", [16, pytest.param(64, marks=pytest.mark.campaign)])
+def test_many_levels(tmp_path, policy, most):
     """A plan whose noise adds up to its budget, and a chain of 100 tokens that is released at every length."""
-    plan = plan_extraction(epsilon=4, delta=1e-7, max_n=64, max_contributions=100, policy=policy)
-    assert [level.n for level in plan.levels] == list(range(1, 65))
-    if policy == "paper":  # 64 Gaussians of a user of norm 1 each
+    plan = plan_extraction(epsilon=4, delta=1e-7, max_n=most, max_contributions=100, policy=policy)
+    assert [level.n for level in plan.levels] == list(range(1, most + 1))
+    if policy == "paper":  # as many Gaussians of a user of norm 1 each
         spent = math.sqrt(sum(level.sigma**-2 for level in plan.levels))
         tail = norm.cdf(spent / 2 - 4 / spent) - math.exp(4) * norm.cdf(-spent / 2 - 4 / spent)
         assert 0 < tail + plan.threshold_delta <= 1e-7
         assert tail + plan.threshold_delta > 0.999e-7
-    (tmp_path / "in.jsonl").write_bytes(b"".join(itertools.islice(LOADS["levels"].lines(64), 1000)))
+    (tmp_path / "in.jsonl").write_bytes(b"".join(itertools.islice(LOADS["levels"].lines(most), 1000)))
     out = tmp_path / "out"
     flags = ["--input", tmp_path / "in.jsonl", "--noise_key", key(tmp_path, policy), "--policy", policy]
-    flags += ["--max_n", "64", "--max_contributions", "100", "--decay", "1"]
+    flags += ["--max_n", most, "--max_contributions", "100", "--decay", "1"]
     assert extract(out, *flags) == 0
     released = release_of(out)
-    assert [level["n"] for level in manifest_of(out)["levels"]] == list(range(1, 65))
-    for n in (1, 2, 33, 63, 64):
+    assert [level["n"] for level in manifest_of(out)["levels"]] == list(range(1, most + 1))
+    for n in (1, 2, most // 2, most - 1, most):
         for family in range(5):
             chain = [f"c{family}x{place}" for place in range(CHAIN)]
             found = sum(tuple(chain[at : at + n]) in released for at in range(CHAIN - n + 1))

@@ -1,4 +1,4 @@
-"""Policy plus: simulated zero cells against noise on every cell of an explicit V_k, over 10,000 runs and more."""
+"""Policy plus: simulated zero cells against noise on every cell of an explicit V_k, over thousands of runs."""
 
 import itertools
 import math
@@ -22,7 +22,6 @@ from dpngram.transforms.randomness.prf import Prf, derive_key
 from dpngram.transforms.testing import extract_in_memory, key_source
 from dpngram.transforms.tokenizers import make_tokenizer
 
-RUNS = 10_000
 PLAN = plan_extraction(epsilon=8, delta=1e-3, max_n=2, max_contributions=30, eta=0.2, policy="plus")
 WORDS = 24
 
@@ -57,9 +56,10 @@ def text_cells():
     )
 
 
-def test_a_whole_round_has_the_law_of_noise_on_every_cell():
-    """One round of level 2, 10,000 times with the zero cells simulated and 10,000 times with a generator's noise on all
-    576 cells: the same law of what is released (users' cells, others, each cell, the tallies).
+@pytest.mark.parametrize("runs", [2000, pytest.param(10_000, marks=pytest.mark.campaign)])
+def test_a_whole_round_has_the_law_of_noise_on_every_cell(runs):
+    """One round of level 2, so many times with the zero cells simulated and as often with a generator's noise on all 576
+    cells: the same law of what is released (users' cells, others, each cell, the tallies).
 
     Keys and seeds are fixed, so the outcome is too; with random ones the flake rate would be below 1e-4: about 600
     comparisons of proportions at 5.5 standard errors, and three chi-square tests at 1e-5.
@@ -77,9 +77,9 @@ def test_a_whole_round_has_the_law_of_noise_on_every_cell():
     assert np.bincount(stratum, minlength=len(cut.size)).tolist() == cut.size.tolist()
 
     seen = np.zeros((2, len(everything)))
-    totals = np.zeros((2, RUNS), np.int64)
+    totals = np.zeros((2, runs), np.int64)
     weights = ([], [])
-    tallies = np.zeros((2, RUNS, len(cut.size)), np.int64)
+    tallies = np.zeros((2, runs, len(cut.size)), np.int64)
 
     with pytest.MonkeyPatch.context() as patch:
         run_below = []
@@ -90,7 +90,7 @@ def test_a_whole_round_has_the_law_of_noise_on_every_cell():
             return original(self, cut, below, stratum, noisy)
 
         patch.setattr(PlusRound, "thresholds", spy)
-        for run in range(RUNS):
+        for run in range(runs):
             key = run.to_bytes(32, "little")
 
             def draw(purpose, key=key):
@@ -106,7 +106,7 @@ def test_a_whole_round_has_the_law_of_noise_on_every_cell():
 
     random = np.random.default_rng(99)
     noise = cut.noise
-    for run in range(RUNS):
+    for run in range(runs):
         drawn = np.floor(random.standard_normal(len(everything)) * (noise.sigma * 2**32)).astype(np.int64)
         noisy = (exact + drawn) // noise.step
         below = np.bincount(stratum[noisy < 0], minlength=len(cut.size))
@@ -120,10 +120,10 @@ def test_a_whole_round_has_the_law_of_noise_on_every_cell():
         tallies[1, run] = below
 
     # Each cell, users' or zero, is released as often.
-    share = seen.sum(axis=0) / (2 * RUNS)
-    error = np.sqrt(np.maximum(share * (1 - share), 1 / RUNS) * 2 / RUNS)
-    assert (np.abs(seen[0] - seen[1]) / RUNS < 5.5 * error).all()
-    assert seen[:, exact == 0].sum() > 2000
+    share = seen.sum(axis=0) / (2 * runs)
+    error = np.sqrt(np.maximum(share * (1 - share), 1 / runs) * 2 / runs)
+    assert (np.abs(seen[0] - seen[1]) / runs < 5.5 * error).all()
+    assert seen[:, exact == 0].sum() > runs / 5
     # The number released in a run, and the tallies below zero that thresholds are chosen from.
     assert same_law(totals[0], totals[1])
     busiest = int(np.argmax(cut.size))
@@ -131,11 +131,11 @@ def test_a_whole_round_has_the_law_of_noise_on_every_cell():
     assert same_law(tallies[0].sum(axis=1), tallies[1].sum(axis=1))
     for s in range(len(cut.size)):
         difference = tallies[0, :, s].mean() - tallies[1, :, s].mean()
-        assert abs(difference) <= 5.5 * math.sqrt(2 * max(tallies[:, :, s].var(), 0.25) / RUNS)
+        assert abs(difference) <= 5.5 * math.sqrt(2 * max(tallies[:, :, s].var(), 0.25) / runs)
     # Tallies of two strata are independent, and so are a stratum's tally and what is released beyond it.
     pair = np.argsort(cut.size)[-2:]
     correlation = np.corrcoef(tallies[0, :, pair[0]], tallies[0, :, pair[1]])[0, 1]
-    assert abs(correlation) < 5.5 / math.sqrt(RUNS)
+    assert abs(correlation) < 5.5 / math.sqrt(runs)
     assert stats.ks_2samp(weights[0], weights[1]).pvalue > 1e-5
 
 
@@ -153,11 +153,12 @@ def same_law(first, second):
     return stats.chi2_contingency(table).pvalue > 1e-5
 
 
-def test_binomial_law():
-    """20,000 draws for each of several laws: chi-square at 1e-6; and the quantiles, against scipy's."""
+@pytest.mark.parametrize("draws", [4000, pytest.param(20_000, marks=pytest.mark.campaign)])
+def test_binomial_law(draws):
+    """Thousands of draws for each of several laws: chi-square at 1e-6; and the quantiles, against scipy's."""
     prf = Prf(b"b" * 32)
     for number, (count, chance) in enumerate([(1, 0.5), (7, 0.6), (100, 0.5006), (1000, 0.02), (10**6, 0.51)]):
-        words = prf.blocks(np.arange(20_000, dtype=np.uint64), number)
+        words = prf.blocks(np.arange(draws, dtype=np.uint64), number)
         drawn = np.array([binomial(words[i : i + 1], count, chance) for i in range(len(words))])
         law = stats.binom(count, chance)
         edges = np.unique(law.ppf(np.linspace(0.02, 0.98, 25)))
@@ -166,6 +167,6 @@ def test_binomial_law():
         usable = expected > 5
         statistic = ((observed - expected)[usable] ** 2 / expected[usable]).sum()
         assert statistic < stats.chi2.isf(1e-6, max(usable.sum() - 1, 1))
-        for place in range(0, 20_000, 500):
+        for place in range(0, draws, 100):
             uniform = (int(words[place, 0]) + 0.5) / 2**64
             assert drawn[place] == law.ppf(uniform)

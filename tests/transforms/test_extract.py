@@ -18,21 +18,14 @@ PLAN = PLANS["paper"]
 OTHER_BUDGETS = {"epsilon": 21, "delta": 0.2, "max_n": 2, "max_contributions": 13, "eta": 0.2, "windows": 2}
 
 
-@pytest.mark.parametrize(
-    ("options", "arguments"),
-    [
-        ((), {"shards": 1}),
-        ((), {"shards": 40}),
-        (("--direct_runner_bundle_repeat=3",), {}),
-        (("--direct_running_mode=multi_threading", "--direct_num_workers=4"), {}),
-        (("--direct_running_mode=multi_processing", "--direct_num_workers=2"), {}),
-    ],
-)
-def test_shards_repeats_and_workers_change_nothing(collect, options, arguments):
+def test_shards_repeats_and_workers_change_nothing(collect):
     documents = corpus()
     expected = collect(documents)
     shuffled = [documents[i] for i in np.random.default_rng(1).permutation(len(documents))]
-    assert collect(shuffled, options, **arguments) == expected
+    assert collect(shuffled, shards=1) == expected
+    assert collect(shuffled, ["--direct_runner_bundle_repeat=3"], shards=40) == expected
+    for mode in ("multi_threading", "multi_processing"):
+        assert collect(shuffled, [f"--direct_running_mode={mode}", "--direct_num_workers=2"]) == expected
 
 
 def test_keys_labels_plans_and_tokenizers_draw_other_noise(collect_paper, tmp_path):

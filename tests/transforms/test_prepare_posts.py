@@ -17,7 +17,7 @@ class Post(typing.NamedTuple):
     text: str
 
 
-@pytest.mark.parametrize("pruning", ["both", "single"])
+@pytest.mark.parametrize("pruning", ["both", pytest.param("single", marks=pytest.mark.campaign)])
 def test_the_form_of_a_document_changes_nothing(collect_paper, pruning):
     texts = corpus(80)
     expected = collect_paper(texts, pruning=pruning)

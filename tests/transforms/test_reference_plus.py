@@ -8,6 +8,7 @@ import collections
 import math
 
 import numpy as np
+import pytest
 from helpers.reference import Reference, grams, random_corpus, to_blocks, words_of
 from scipy import special
 
@@ -188,11 +189,12 @@ def longest(post, k, candidates):
     return max(map(len, marks.split(" ")))
 
 
-def test_released_grams_are_identical():
-    """120 corpora: every released gram with its weight, zero cells included, at every level."""
+@pytest.mark.parametrize("corpora", [60, pytest.param(250, marks=pytest.mark.campaign)])
+def test_released_grams_are_identical(corpora):
+    """Many corpora: every released gram with its weight, zero cells included, at every level."""
     random = np.random.default_rng(17)
     totals, rounds, spurious = collections.Counter(), collections.Counter(), 0
-    for number in range(120):
+    for number in range(corpora):
         posts = {
             user: [[str(token) for token in post] for post in mine] for user, mine in random_corpus(random).items()
         }

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from helpers.runs import extract, files, jsonl
+from helpers.runs import extract, jsonl
 
 from dpngram.pipelines.cli import main
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
@@ -17,8 +17,6 @@ def test_every_output_format(corpus, key, tmp_path, name):
     flags = ["--input", tmp_path / "in.jsonl", "--noise_key", key]
     assert extract(tmp_path / "plain", *flags) == 0
     assert extract(tmp_path / "out", *flags, "--output_format", name) == 0
-    assert extract(tmp_path / "again", *flags, "--output_format", name) == 0
-    assert files(tmp_path / "out") == files(tmp_path / "again")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["format"] == name
     for level in manifest["levels"]:
@@ -51,6 +49,7 @@ def test_tokens_keep_their_borders(name):
     )
     encoding = OUTPUT_FORMATS[name]
     encoded = encoding.encode(table)
+    assert encoding.encode(table) == encoded  # no time, no random mark of a block
     if name == "vocab":
         assert encoded.decode().split("\n")[:2] == ["a\\sb c", "a b\\sc"]
         assert len(set(encoded.decode().splitlines())) == 5

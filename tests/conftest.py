@@ -21,7 +21,7 @@ def pytest_sessionstart(session):
     `examples/flink.py` keeps it in a cache. The tests of Flink wait for it, and fail with its error if it has failed.
     """
     chosen = [Path(str(name).partition("::")[0]).resolve() for name in session.config.args]
-    wanted = any(ENGINE == place or place in ENGINE.parents for place in chosen)
+    wanted = any(place == ENGINE or place in ENGINE.parents for place in chosen)
     leader = not hasattr(session.config, "workerinput")  # not one of pytest-xdist's processes
     if leader and wanted and not session.config.option.collectonly and shutil.which("java") and shutil.which("mvn"):
         command = [sys.executable, ROOT / "examples" / "flink.py"]

@@ -58,8 +58,8 @@ def text_cells():
 
 @pytest.mark.parametrize("runs", [2000, pytest.param(10_000, marks=pytest.mark.campaign)])
 def test_a_whole_round_has_the_law_of_noise_on_every_cell(runs):
-    """One round of level 2, so many times with the zero cells simulated and as often with a generator's noise on all 576
-    cells: the same law of what is released (users' cells, others, each cell, the tallies).
+    """One round of level 2, so many times with the zero cells simulated, and as often with a generator's noise on all
+    576 cells: the same law of what is released (users' cells, others, each cell, the tallies).
 
     Keys and seeds are fixed, so the outcome is too; with random ones the flake rate would be below 1e-4: about 600
     comparisons of proportions at 5.5 standard errors, and three chi-square tests at 1e-5.

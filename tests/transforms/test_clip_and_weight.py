@@ -9,7 +9,6 @@ from helpers.graphs import PLANS
 from dpngram.transforms import ExtractNgrams
 from dpngram.transforms.testing import exact_plan
 
-
 MANY_TOKENS = pytest.mark.parametrize("tokens", [1_000_000, pytest.param(10_000_000, marks=pytest.mark.campaign)])
 
 

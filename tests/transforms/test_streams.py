@@ -33,7 +33,7 @@ TRIGGERS = {
 
 # Every kind of window and every trigger once; all twenty-four mixes in a campaign.
 MIXES = [
-    pytest.param(kind, trigger, marks=() if "default" == trigger or kind == "sliding" else pytest.mark.campaign)
+    pytest.param(kind, trigger, marks=() if trigger == "default" or kind == "sliding" else pytest.mark.campaign)
     for kind in WINDOWS
     for trigger in TRIGGERS
 ]

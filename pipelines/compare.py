@@ -14,6 +14,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from dpngram.accounting import ParameterError
 from dpngram.accounting.parameters import check_integer
+from dpngram.pipelines.io.output_directory import beside
 from dpngram.pipelines.io.reading import CheckRecords
 from dpngram.pipelines.launch.extraction_flags import extraction_arguments, extraction_flags, screen_flags
 from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser, guarantee_flags
@@ -44,11 +45,11 @@ from dpngram.pipelines.research.systems import SWEEPS, SYSTEMS, Comparison, plan
 from dpngram.transforms.baselines.compare_systems import CompareSystems
 from dpngram.transforms.whole_files import read_whole, write_whole
 
-__all__ = ["EXACT_DIRECTORY", "compare_files", "run"]
+__all__ = ["compare_files", "exact_directory", "run"]
 
 RESULTS, PAGE = "comparison.json", "comparison.html"
-EXACT_DIRECTORY = "exact-counts-NOT-PRIVATE"
-EXACT_RESULTS, EXACT_PAGE = "exact-counts-NOT-PRIVATE.json", "comparison-NOT-PRIVATE.html"
+_EXACT = "exact-counts-NOT-PRIVATE"
+EXACT_RESULTS, EXACT_PAGE = f"{_EXACT}.json", "comparison-NOT-PRIVATE.html"
 _ANONYMITY = (20, 50, 100, 200, 500)
 _RED, _PLAIN = "\x1b[1;31m", "\x1b[0m"
 
@@ -75,10 +76,10 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     if flags.release and flags.noise_key is None:
         raise ParameterError("release must be left out without a noise_key: a fresh key needs no label.")
     check_apart(flags.output, noise_key=flags.noise_key, bad_records=flags.bad_records)
-    bad_records = new_directory("bad_records", flags.bad_records)
+    bad_records = new_directory("bad_records", flags.bad_records, private=True)
     new_directory("output", flags.output)
     if anonymity is not None:
-        new_directory("output", FileSystems.join(flags.output, EXACT_DIRECTORY))
+        new_directory("reveal_exact_counts", exact_directory(flags.output), private=True)
     documents, tallies = read_documents(pipeline, flags.input, input_format, bad_records)
     compare_files(documents, tallies, flags.output, comparison, systems, anonymity, max_bad_fraction=most_bad)
     return Job(functools.partial(_run, pipeline, comparison, flags.output, exact=anonymity is not None), pipeline)
@@ -102,11 +103,19 @@ def _comparison(flags: argparse.Namespace) -> Comparison:
 
 def _run(pipeline: beam.Pipeline, comparison: Comparison, output: str, *, exact: bool) -> int:
     if exact:
-        _warn(f"{EXACT_WARNING} They go to {EXACT_DIRECTORY}/ and nowhere else.")
+        _warn(f"{EXACT_WARNING} They go to {exact_directory(output)}/ and nowhere else.")
     print(spent_in_words(comparison), file=sys.stderr, flush=True)
     pipeline.run().wait_until_finish()
     print(_summary(_write_pages(output, exact=exact), output))
     return 0
+
+
+def exact_directory(output: str) -> str:
+    """Where exact counts go: beside the output, which may be published."""
+    place = beside(output, _EXACT)
+    if place is None:
+        raise ParameterError(f"output must be a directory that something can be beside, got {output!r}.")
+    return place
 
 
 def compare_files(
@@ -135,7 +144,7 @@ def compare_files(
     path = FileSystems.join(output, RESULTS)
     gate | "WriteResults" >> beam.Map(_write_results, path, begun, comparison, sizes=beam.pvalue.AsIter(sizes))
     if exact is not None and anonymity is not None:
-        apart = FileSystems.join(output, EXACT_DIRECTORY, EXACT_RESULTS)
+        apart = FileSystems.join(exact_directory(output), EXACT_RESULTS)
         gate | "WriteExactCounts" >> beam.Map(
             _write_exact,
             apart,
@@ -162,9 +171,9 @@ def _write_exact(
     sizes: Iterable[Any],
     exact: Iterable[Any],
 ) -> str:
-    """Writes the exact counts into a separate directory. NOT private."""
+    """Writes the exact counts into a separate directory, for its owner only. NOT differentially private."""
     results = fill_results(begun, comparison, dict(sizes))
-    write_whole(path, to_json(fill_exact(results, comparison, anonymity, dict(exact))))
+    write_whole(path, to_json(fill_exact(results, comparison, anonymity, dict(exact))), private=True)
     return path
 
 
@@ -174,12 +183,12 @@ def _write_pages(output: str, *, exact: bool) -> Results:
     for name, text in {**result_tables(results), PAGE: render_page(results)}.items():
         write_whole(FileSystems.join(output, name), text.encode())
     if exact:
-        apart = FileSystems.join(output, EXACT_DIRECTORY)
+        apart = exact_directory(output)
         counts: Exact = json.loads(read_whole(FileSystems.join(apart, EXACT_RESULTS)))
         files = {**exact_tables(counts), EXACT_PAGE: render_page(results, counts)}
         files["README-NOT-PRIVATE.txt"] = EXACT_WARNING + "\n"
         for name, text in files.items():
-            write_whole(FileSystems.join(apart, name), text.encode())
+            write_whole(FileSystems.join(apart, name), text.encode(), private=True)
     return results
 
 
@@ -240,7 +249,7 @@ def _output_flags() -> list[Flag]:
 
 def _comparison_flags() -> list[Flag]:
     sweep = f"vary one parameter, e.g. epsilon=1,2,4; one of: {', '.join(SWEEPS)}; may be given several times"
-    exact = f"also K-anonymity and statistics of the data: exact, NOT private, into {EXACT_DIRECTORY}/"
+    exact = f"also K-anonymity and statistics of the data: exact, NOT private, into OUTPUT.{_EXACT}/"
     values = f"values of K (default {','.join(map(str, _ANONYMITY))})"
     return [
         Flag("systems", f"systems to run, from: {','.join(SYSTEMS)} (default: all)", default=",".join(SYSTEMS)),

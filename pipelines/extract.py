@@ -13,7 +13,7 @@ from dpngram.accounting.parameters import check_choice
 from dpngram.pipelines.io.bigquery import TABLE_PATTERN, WriteBigQuery, check_table
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.io.input_formats import FileReader, InputFormat
-from dpngram.pipelines.io.output_directory import drop_checkpoints, prepare_output
+from dpngram.pipelines.io.output_directory import CleanUp, Places, beside, clean_up, prepare_output
 from dpngram.pipelines.io.reading import CheckRecords
 from dpngram.pipelines.io.release_files import read_manifest
 from dpngram.pipelines.io.writing import WriteRelease
@@ -63,12 +63,18 @@ def make_parser() -> OneLineParser:
 def _output_flags() -> list[Flag]:
     table = "also write the rows to this BigQuery table, PROJECT:DATASET.TABLE"
     resume = "finish a run that died, with its --noise_key: go on after the last round that was done"
+    notes = (
+        "file for exact counts of records, which only you may see (default: OUTPUT.operator.json, beside the output)"
+    )
+    rounds = "with --noise_key: directory for finished rounds until the release is there (default: OUTPUT.checkpoints)"
     return [
         Flag("output", "directory for the release; must be new or empty", Kind.PATH, required=True, metavar="DIR"),
         output_format_flag(),
         Flag("output_bigquery", table, pattern=TABLE_PATTERN, metavar="TABLE"),
         Flag("overwrite", "replace a release in the output directory", Kind.SWITCH),
         Flag("resume", resume, Kind.SWITCH),
+        Flag("operator_notes", notes, Kind.PATH, metavar="FILE"),
+        Flag("checkpoints", rounds, Kind.PATH, metavar="DIR"),
     ]
 
 
@@ -80,7 +86,7 @@ def run(argv: Sequence[str]) -> int:
 def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     start = time.time()
     plan, input_format, most_bad = plan_from_flags(flags), input_format_from_flags(flags), max_bad_fraction(flags)
-    _check_flags(flags, options, input_format)
+    places = _check_flags(flags, options, input_format)
     dry_run = is_dry_run(options)
     size = check_input(flags, input_format, look=not dry_run)
     pipeline = make_pipeline(options, size, given=flags.beam_flags, verbose=flags.verbose)
@@ -88,13 +94,13 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         plan,
         **extraction_arguments(flags, size),
         user_per_document=not input_format.reader.has_users,
-        checkpoints=None if flags.noise_key is None else flags.output,
+        checkpoints=places.checkpoints if places.keeps else None,
         offline=dry_run,
     )
     if not dry_run and not prepare_output(
-        flags.output, plan, extract.settings(), flags.output_format, overwrite=flags.overwrite, resume=flags.resume
+        places, plan, extract.settings(), flags.output_format, overwrite=flags.overwrite, resume=flags.resume
     ):
-        return Job(functools.partial(_show, _finished_again(flags.output)))
+        return Job(functools.partial(_show, _finished_again(places)))
     extract_files(
         pipeline,
         flags.input,
@@ -103,30 +109,52 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         plan,
         extract,
         output_format=flags.output_format,
-        bad_records=flags.bad_records if dry_run else new_directory("bad_records", flags.bad_records),
+        checkpoints=places.checkpoints if places.keeps else None,
+        bad_records=flags.bad_records if dry_run else new_directory("bad_records", flags.bad_records, private=True),
         max_bad_fraction=most_bad,
         output_bigquery=flags.output_bigquery,
     )
-    return Job(functools.partial(_run, flags, options, pipeline, plan.max_n, size, start), pipeline)
+    return Job(functools.partial(_run, flags, options, places, pipeline, plan.max_n, size, start), pipeline)
 
 
-def _check_flags(flags: argparse.Namespace, options: PipelineOptions, input_format: InputFormat) -> None:
+def _check_flags(flags: argparse.Namespace, options: PipelineOptions, input_format: InputFormat) -> Places:
+    """Where the files of the run go; raises ParameterError for flags that do not fit together."""
     check_choice("output_format", flags.output_format, tuple(OUTPUT_FORMATS))
     if is_dataflow(options):
-        paths = {"output": [flags.output], "bad_records": [flags.bad_records] if flags.bad_records else []}
+        optional = {"bad_records": flags.bad_records, "checkpoints": flags.checkpoints}
+        paths = {"output": [flags.output], **{name: [path] for name, path in optional.items() if path}}
         if isinstance(input_format.reader, FileReader):
             paths = {"input": flags.input, **paths}
         check_dataflow(options, paths, flags.noise_key, flags.tokenizer)
     if flags.output_bigquery is not None:
         check_table("output_bigquery", flags.output_bigquery)
-    check_apart(flags.output, noise_key=flags.noise_key, bad_records=flags.bad_records)
     if flags.resume and flags.noise_key is None:
         raise ParameterError("--resume needs --noise_key: give the key of the run you want to finish.")
+    if flags.checkpoints is not None and flags.noise_key is None:
+        raise ParameterError("--checkpoints needs --noise_key: only a run with the same key can go on from them.")
+    waiting = waits(options)
+    if flags.operator_notes is not None and not waiting:
+        raise ParameterError("--operator_notes needs a job that is waited for; otherwise its figures are the counters.")
+    notes = flags.operator_notes or beside(flags.output, "operator.json")
+    checkpoints = flags.checkpoints or beside(flags.output, "checkpoints")
+    needed = {"operator_notes": not waiting or notes, "checkpoints": flags.noise_key is None or checkpoints}
+    for name, place in needed.items():
+        if not place:
+            raise ParameterError(f"{name} must be given: nothing can be beside {flags.output!r}.")
+    check_apart(
+        flags.output,
+        noise_key=flags.noise_key,
+        bad_records=flags.bad_records,
+        operator_notes=notes,
+        checkpoints=checkpoints,
+    )
+    return Places(flags.output, notes, checkpoints, keeps=flags.noise_key is not None)
 
 
 def _run(
     flags: argparse.Namespace,
     options: PipelineOptions,
+    places: Places,
     pipeline: beam.Pipeline,
     levels: int,
     size: int,
@@ -141,11 +169,11 @@ def _run(
                 result.wait_until_finish()
     except Exception as error:
         if failure_message(error) is Message.TOO_MANY_BAD_RECORDS:
-            drop_checkpoints(flags.output)  # nothing of this input is to be released
+            clean_up(places.output, places.checkpoints)  # nothing of this input is to be released
         raise
-    drop_checkpoints(flags.output)
     write_report(flags.output)
-    write_operator_notes(flags.output, result, time.time() - start, size)
+    if places.notes is not None:
+        write_operator_notes(places.notes, result, time.time() - start, size)
     return _show(_summary(flags.output))
 
 
@@ -154,9 +182,10 @@ def _show(line: str) -> int:
     return 0
 
 
-def _finished_again(directory: str) -> str:
+def _finished_again(places: Places) -> str:
     """Finishes a run that died after its manifest was written; returns the summary of the release."""
-    drop_checkpoints(directory)
+    directory = places.output
+    clean_up(directory, places.checkpoints)
     try:
         write_report(directory)
         return _summary(directory)
@@ -182,6 +211,7 @@ def extract_files(
     extract: ExtractLevels,
     *,
     output_format: str = "jsonl",
+    checkpoints: str | None = None,
     bad_records: str | None = None,
     max_bad_fraction: float = 0.01,
     output_bigquery: str | None = None,
@@ -196,13 +226,15 @@ def extract_files(
         plan: the plan of `extract`, for the manifest.
         extract: the transform from documents to levels.
         output_format: one of `OUTPUT_FORMATS`.
+        checkpoints: those of `extract`; they are deleted when the release is written.
         bad_records: directory for the list of records that cannot be used.
         max_bad_fraction: with more bad records, the run fails.
         output_bigquery: a table that gets the rows, too.
     """
     documents, tallies = read_documents(pipeline, patterns, input_format, bad_records)
     gate = tallies | "CheckRecords" >> CheckRecords(max_bad_fraction)  # one element, or the run fails
-    tables = documents | "ExtractNgrams" >> extract  # {n: table of released grams}
-    tables | "Write" >> WriteRelease(output, plan, extract.settings(), gate, output_format)
+    tables = documents | "ExtractNgrams" >> extract.behind(gate)  # {n: table of released grams}
+    written = tables | "Write" >> WriteRelease(output, plan, extract.settings(), gate, output_format)
+    written | "CleanUp" >> CleanUp(output, checkpoints)
     if output_bigquery is not None:
         tables | "WriteBigQuery" >> WriteBigQuery(output_bigquery, gate)

@@ -21,8 +21,9 @@ from dpngram.transforms.tokenizers import tokenizer_pattern
 __all__ = ["command_line", "launch", "template_metadata"]
 
 IMAGE_VARIABLE = "DPNGRAM_IMAGE"  # set in the image: its own name, for the workers
-# --verbose may show text of the data in a log that many people can read; --quiet has no effect in a template.
-_LEFT_OUT = ("quiet", "verbose")
+# --verbose may show text of the data in a log that many people can read; --quiet has no effect in a template, and the
+# launcher of a template does not wait for the counts that go into the operator's notes.
+_LEFT_OUT = ("operator_notes", "quiet", "verbose")
 # Optional for a local run, which makes a fresh key; workers on other machines cannot share a key without a name.
 _NEEDED = ("noise_key",)
 _NUMBER = r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?"

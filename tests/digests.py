@@ -72,14 +72,15 @@ def digest(parts: dict[str, bytes]) -> str:
 
 def release_files(output: Path) -> dict[str, bytes]:
     parts = {}
-    for path in sorted(output.rglob("*")):
+    apart = output.with_name(f"{output.name}.exact-counts-NOT-PRIVATE")  # of a comparison; once inside the output
+    for path in sorted([*output.rglob("*"), *apart.rglob("*")]):
         if path.is_file() and path.suffix != ".html" and path.name != "operator.json":
             data = path.read_bytes()
             if path.suffix == ".json":
                 document = json.loads(data)
                 document.pop("dpngram", None)
                 data = json.dumps(document, indent=1).encode()
-            parts[str(path.relative_to(output))] = data
+            parts[str(path.relative_to(output.parent)).removeprefix(output.name)[1:]] = data
     return parts
 
 

@@ -4,14 +4,23 @@ Privacy: a checkpoint is S_k so far, which is released anyway when the run ends 
 dies and is never finished, its checkpoints must be deleted or published: they were made with this budget. A checkpoint
 begins with a MAC over its bytes, the content of the data, the settings and the round, under the run's key: a run with
 another key, on other data or with other parameters stops instead of mixing two releases.
+
+A run that is refused (too many bad records) has no release, so it must leave no checkpoint either: with a gate, no
+checkpoint is written before the gate has let the run go on. Which rounds are done, and how much each of them released,
+is nobody's business before the release is there: only the owner can list the directory (0700) or read a file (0600).
 """
 
+import contextlib
 import hmac
+import os
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.pvalue import AsSingleton
 
 from dpngram.transforms.blocks.columns import Block
 from dpngram.transforms.blocks.levels import Level
@@ -24,9 +33,10 @@ from dpngram.transforms.policies.base import RoundPolicy
 from dpngram.transforms.randomness.noise_key import NoiseKeyError, Randomness
 from dpngram.transforms.whole_files import read_whole, write_whole
 
-__all__ = ["Checkpoints", "MakeRound"]
+__all__ = ["Checkpoints", "MakeRound", "drop_checkpoints", "find_checkpoints", "is_checkpoint"]
 
 _MAC_BYTES = 32
+_NAME = re.compile(r"checkpoint-[0-9a-f]{16}-\d\d-\d\.block(\.[0-9a-f]{16}\.tmp)?")  # see `Checkpoints._path`
 # From a round and its context to the transform that computes it: Users -> (Users, Level).
 MakeRound = Callable[[RoundPolicy, ReleaseContext], beam.PTransform]
 
@@ -38,10 +48,13 @@ class Checkpoints:
         directory: on any filesystem that Beam knows.
         settings: names everything that determines the release besides the data; runs with others have other files.
         look: whether to look, now, which checkpoints are there. If not, all rounds are computed.
+        gate: a side input that has an element if the run may go on, and None if not. No checkpoint is written without
+            it. No gate: every round leaves a checkpoint.
     """
 
-    def __init__(self, directory: str, settings: str, *, look: bool = True) -> None:
+    def __init__(self, directory: str, settings: str, *, look: bool = True, gate: AsSingleton | None = None) -> None:
         self._directory, self._settings = directory, settings
+        self._gate = {} if gate is None else {"gate": gate}
         pattern = FileSystems.join(directory, "checkpoint-*.block")
         self._found = {file.path for file in FileSystems.match([pattern])[0].metadata_list} if look else set()
 
@@ -52,7 +65,7 @@ class Checkpoints:
             path = self._path(policy)
             if path in self._found:
                 return _ResumedRound(policy, context, path)
-            return _KeptRound(make_round(policy, context), policy, context, path)
+            return _KeptRound(make_round(policy, context), policy, context, path, self._gate)
 
         return make
 
@@ -61,18 +74,56 @@ class Checkpoints:
         return str(FileSystems.join(self._directory, name))
 
 
-class _KeptRound(beam.PTransform):
-    """A round that writes down what it released."""
+def is_checkpoint(name: str) -> bool:
+    """Whether a file of this name is a checkpoint, or was to become one."""
+    return _NAME.fullmatch(name) is not None
 
-    def __init__(self, round_: beam.PTransform, policy: RoundPolicy, context: ReleaseContext, path: str) -> None:
+
+def find_checkpoints(directory: str) -> list[str]:
+    """The paths of all checkpoints in a directory, whole or not; none if there is no such directory."""
+    matched = FileSystems.match([FileSystems.join(directory, "checkpoint-*")])[0].metadata_list
+    return sorted(file.path for file in matched if is_checkpoint(FileSystems.split(file.path)[1]))
+
+
+def drop_checkpoints(directory: str) -> None:
+    """Deletes the checkpoints in a directory, and the directory if nothing is left in it.
+
+    May run twice, or twice at the same time: what is gone already is no error.
+    """
+    for path in find_checkpoints(directory):
+        try:
+            FileSystems.delete([path])
+        except BeamIOError:
+            if FileSystems.exists(path):
+                raise
+    if FileSystems.get_scheme(directory) is None:
+        with contextlib.suppress(OSError):  # it is gone, or something of somebody else's is in it
+            os.rmdir(directory)
+
+
+class _KeptRound(beam.PTransform):
+    """A round that writes down what it released.
+
+    The level goes through the step that writes: what reads the level, the end of the run among them, comes after its
+    checkpoint. So a step after the last file of the release can delete all checkpoints, and none appears later.
+    """
+
+    def __init__(
+        self,
+        round_: beam.PTransform,
+        policy: RoundPolicy,
+        context: ReleaseContext,
+        path: str,
+        gate: dict[str, AsSingleton],
+    ) -> None:
         super().__init__()
-        self._round, self._policy, self._context, self._path = round_, policy, context, path
+        self._round, self._policy, self._context, self._path, self._gate = round_, policy, context, path, gate
 
     def expand(self, users: beam.PCollection[Users]) -> Any:  # (PCollection[Users], PCollection[Level])
         users, level = self._round.expand(users)
         save = _SaveDoFn(self._policy, self._context.randomness, self._path)
-        level | "Checkpoint" >> beam.ParDo(save, **self._context.sides("binding"))
-        return users, level
+        sides = {**self._context.sides("binding"), **self._gate}
+        return users, level | "Checkpoint" >> beam.ParDo(save, **sides).with_output_types(Level)
 
 
 class _ResumedRound(beam.PTransform):
@@ -115,7 +166,8 @@ class _LoadDoFn(_CheckpointDoFn):
 
 
 class _SaveDoFn(_CheckpointDoFn):
-    def process(self, level: Level, binding: bytes = b"") -> Iterator[Any]:
-        data = level.to_bytes()
-        write_whole(self._path, self.seal(binding, data) + data)
-        yield from ()
+    def process(self, level: Level, binding: bytes = b"", gate: int | None = 0) -> Iterator[Level]:
+        if gate is not None:
+            data = level.to_bytes()
+            write_whole(self._path, self.seal(binding, data) + data, private=True)
+        yield level

@@ -4,6 +4,7 @@ documents -> posts -> users -> (ValidityFilter -> rounds of ClipAndWeight -> Sum
 AddSpuriousGrams) x T -> tables of n-grams
 """
 
+import copy
 import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, TypedDict
@@ -15,6 +16,7 @@ from typing_extensions import Unpack
 from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.accounting.parameters import check_choice, check_integer
 from dpngram.transforms.add_spurious_grams import AddSpuriousGrams
+from dpngram.transforms.beam_workarounds import as_side
 from dpngram.transforms.bind_release import BindRelease, make_randomness
 from dpngram.transforms.blocks.grams import GramTable, Ngram
 from dpngram.transforms.blocks.levels import Level
@@ -125,6 +127,7 @@ class ExtractLevels(beam.PTransform):
         user_per_document: documents have no user; each is protected by itself.
         shards: into how many blocks of users the input is cut. Does not change the result.
         checkpoints: a directory that keeps every finished round; a run with the same `noise_key` continues from there.
+            Whoever builds the graph deletes them when the release is written (`checkpoints.drop_checkpoints`).
         bound_windows: in fixed or sliding windows, leave out what a user says beyond `plan.windows` windows, see
             `LimitWindowsPerUser`. Default: if the plan has more than one.
         offline: building the graph looks at no file: no key is created, and no checkpoint is looked for. For jobs that
@@ -170,6 +173,13 @@ class ExtractLevels(beam.PTransform):
         self._shards = check_integer("shards", shards, 1, 1 << 20)
         self._checkpoints, self._offline = checkpoints, offline
         self._bound_windows = plan.windows > 1 if bound_windows is None else bound_windows
+        self._gate: beam.PCollection[Any] | None = None
+
+    def behind(self, gate: beam.PCollection[Any]) -> "ExtractLevels":
+        """The same transform, but no checkpoint is written unless `gate` has its one element."""
+        changed = copy.copy(self)
+        changed._gate = gate
+        return changed
 
     def expand(self, documents: beam.PCollection[Any]) -> Any:  # {n: PCollection[GramTable]}
         check_windowing(documents)
@@ -223,7 +233,9 @@ class ExtractLevels(beam.PTransform):
             return ExtractRound
         if documents.windowing.windowfn != GlobalWindows():
             raise ParameterError("checkpoints are not supported in windows: they hold one release.")
-        return Checkpoints(self._checkpoints, randomness.settings, look=not self._offline).keeping(ExtractRound)
+        gate = None if self._gate is None else as_side(self._gate, "Gate", None)
+        look = not self._offline
+        return Checkpoints(self._checkpoints, randomness.settings, look=look, gate=gate).keeping(ExtractRound)
 
 
 def _rows(table: GramTable) -> Iterator[Ngram]:

@@ -33,7 +33,7 @@ class Message(enum.Enum):
     )
     KEYS_DIFFER = "noise_key: workers hold different keys; was the variable or secret changed meanwhile?"
     OTHER_CHECKPOINTS = (
-        "noise_key: the checkpoints in the output were made with another key, or from other data; --overwrite starts "
+        "noise_key: the checkpoints of this output were made with another key, or from other data; --overwrite starts "
         "anew."
     )
     WINDOW_RELEASED_BEFORE = "noise_key: a window of the output has a release already, with other noise or data."

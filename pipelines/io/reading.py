@@ -15,6 +15,7 @@ from dpngram.pipelines.io.parsing import BadRecord, Tally
 from dpngram.transforms.beam_workarounds import with_element_type
 from dpngram.transforms.blocks.documents import DocumentBlock
 from dpngram.transforms.messages import Message
+from dpngram.transforms.whole_files import write_whole
 
 __all__ = [
     "CheckRecords",
@@ -105,8 +106,7 @@ def _write_bad_records(directory: str, number: int, path: str, bad: list[BadReco
         for record in bad
     ]
     target = FileSystems.join(directory, f"bad-{number:06d}.jsonl")
-    with FileSystems.create(target, compression_type="uncompressed") as file:
-        file.write(("\n".join(lines) + "\n").encode())
+    write_whole(target, ("\n".join(lines) + "\n").encode(), private=True)
 
 
 class TooManyBadRecords(Exception):

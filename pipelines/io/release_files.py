@@ -11,11 +11,11 @@ from typing import Any, TypedDict
 from apache_beam.io.filesystems import FileSystems
 
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
+from dpngram.transforms.checkpoints import is_checkpoint
 from dpngram.transforms.whole_files import read_whole
 
 __all__ = [
     "MANIFEST",
-    "OPERATOR_NOTES",
     "REPORT",
     "Manifest",
     "ManifestLevel",
@@ -23,6 +23,7 @@ __all__ = [
     "OfWindow",
     "Rows",
     "is_ours",
+    "is_unfinished",
     "read_manifest",
     "read_rows",
     "rows_name",
@@ -32,8 +33,7 @@ __all__ = [
 
 MANIFEST = "manifest.json"
 REPORT = "report.html"
-OPERATOR_NOTES = "operator.json"
-_CHECKPOINT = r"checkpoint-[0-9a-f]{16}-\d\d-\d\.block"  # as `dpngram.transforms.checkpoints` names them
+_NOTES_OF_0_1 = "operator.json"  # version 0.1 wrote notes and checkpoints into the output
 _UNFINISHED = r"\.[0-9a-f]{16}\.tmp"  # what a name ends with while its file is written
 
 Rows = list[tuple[list[str], float]]  # (tokens, weight)
@@ -96,8 +96,13 @@ def _rows_pattern() -> str:
 
 def is_ours(name: str) -> bool:
     """Whether this program writes files of this name, or of this name while they are written."""
-    whole = "|".join([*map(re.escape, (MANIFEST, REPORT, OPERATOR_NOTES)), _rows_pattern(), _CHECKPOINT])
-    return re.fullmatch(rf"({whole})({_UNFINISHED})?", name) is not None
+    whole = "|".join([*map(re.escape, (MANIFEST, REPORT, _NOTES_OF_0_1)), _rows_pattern()])
+    return re.fullmatch(rf"({whole})({_UNFINISHED})?", name) is not None or is_checkpoint(name)
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether a file of ours has this name while it is written."""
+    return is_ours(name) and re.search(rf"{_UNFINISHED}$", name) is not None
 
 
 def rows_path(directory: str, name: Any) -> str:

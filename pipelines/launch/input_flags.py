@@ -15,6 +15,7 @@ from dpngram.pipelines.io.parsing import Fields
 from dpngram.pipelines.io.reading import ReadDocuments, match_files
 from dpngram.pipelines.launch.flags import Flag, Kind
 from dpngram.transforms.randomness.noise_key import KeyReference
+from dpngram.transforms.whole_files import make_private_directory
 
 __all__ = [
     "check_apart",
@@ -117,13 +118,18 @@ def _expansion(path: str) -> int:
     return 1 if CompressionTypes.detect_compression_type(path) == CompressionTypes.UNCOMPRESSED else 4
 
 
-def new_directory(name: str, directory: str | None) -> str | None:
-    """Makes the directory; a ParameterError that begins with `name`, the flag, if something is in it."""
+def new_directory(name: str, directory: str | None, *, private: bool = False) -> str | None:
+    """Makes the directory; a ParameterError that begins with `name`, the flag, if something is in it.
+
+    A `private` one can be listed by its owner only, if it is made here and on a local filesystem.
+    """
     if directory is not None:
         if FileSystems.get_scheme(directory) is None and os.path.isfile(directory):
             raise ParameterError(f"{name} must be a directory, got {directory!r}, which is a file.")
         try:
-            if not FileSystems.exists(directory):
+            if private:
+                make_private_directory(directory)
+            elif not FileSystems.exists(directory):
                 FileSystems.mkdirs(directory)
             if FileSystems.match([FileSystems.join(directory, "*")])[0].metadata_list:
                 raise ParameterError(f"{name} must be a new or empty directory, got {directory!r}.")
@@ -132,13 +138,19 @@ def new_directory(name: str, directory: str | None) -> str | None:
     return directory
 
 
-def check_apart(output: str, *, noise_key: str | None, bad_records: str | None = None) -> None:
-    """Raises ParameterError if the noise key or the list of bad records is inside the output.
+def check_apart(output: str, *, noise_key: str | None, **paths: str | None) -> None:
+    """Raises ParameterError if the noise key, or one of the other paths, is inside the output.
 
-    The output may be published. With the key, the noise can be removed; the list of bad records has exact counts.
+    The output may be published. With the key, the noise can be removed; lists of bad records and notes for the operator
+    have exact counts; checkpoints tell of a run that is not finished.
+
+    Args:
+        output: the directory of the release.
+        noise_key: as the user gave it.
+        paths: files and directories, by the name of their flag.
     """
     key = None if noise_key is None else KeyReference.parse(noise_key)
-    inside = {"noise_key": key.location if key and key.scheme == "file" else None, "bad_records": bad_records}
+    inside = {"noise_key": key.location if key and key.scheme == "file" else None, **paths}
     for name, path in inside.items():
         if path is not None and f"{_absolute(path)}/".startswith(f"{_absolute(output)}/"):
             raise ParameterError(f"{name} must not be in the output, which may be published.")

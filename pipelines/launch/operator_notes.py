@@ -3,20 +3,24 @@
 import json
 from typing import Any
 
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import MetricsFilter
 
-from dpngram.pipelines.io.release_files import OPERATOR_NOTES
+from dpngram.pipelines.io.output_directory import NOTE
 from dpngram.transforms.whole_files import write_whole
 
 __all__ = ["read_counters", "write_operator_notes"]
 
+_SIZE = 4096  # bytes
 
-def write_operator_notes(directory: str, result: Any, seconds: float, input_bytes: int) -> None:
-    """Writes operator.json: records read, bad records by reason, time. They are exact and must not be published.
+
+def write_operator_notes(path: str, result: Any, seconds: float, input_bytes: int) -> None:
+    """Writes the operator's notes: records read, bad records by reason, time. They are exact and not for publication.
+
+    Privacy: only the owner can read the file, and it is not in the output. Others may list the directory and see the
+    file's size, so the size is the same for all notes: blanks follow the JSON.
 
     Args:
-        directory: of the release.
+        path: of the file.
         result: of the pipeline, for its counters.
         seconds: how long the run took.
         input_bytes: the likely size of the text.
@@ -24,14 +28,14 @@ def write_operator_notes(directory: str, result: Any, seconds: float, input_byte
     counters = read_counters(result)
     bad = {name.removeprefix("bad_"): value for name, value in sorted(counters.items()) if name.startswith("bad_")}
     notes = {
-        "note": "For the operator only. These figures are exact and NOT differentially private; they are not part of "
-        "the release and must not be published with it.",
+        "note": NOTE,
         "records": counters.get("records"),
         "bad_records": {name: value for name, value in bad.items() if value},
         "input_bytes": input_bytes,
         "seconds": round(seconds, 3),
     }
-    write_whole(FileSystems.join(directory, OPERATOR_NOTES), (json.dumps(notes, indent=2) + "\n").encode())
+    text = json.dumps(notes, indent=2) + "\n"
+    write_whole(path, (text.ljust(_SIZE - 1) + "\n").encode(), private=True)
 
 
 def read_counters(result: Any) -> dict[str, int]:

@@ -1,13 +1,18 @@
 """`dpngram compare` in this process."""
 
 import csv
+from pathlib import Path
 
 from helpers.runs import BUDGET
 
 from dpngram.pipelines.cli import main
 
 SWEEPS = ["--sweep", "epsilon=10,20", "--sweep", "pruning=both,single", "--sweep", "max_contributions=6,12"]
-APART = "exact-counts-NOT-PRIVATE"
+
+
+def exact_of(output):
+    """The directory of exact counts, which is beside the output."""
+    return Path(f"{output}.exact-counts-NOT-PRIVATE")
 
 
 def compare(output, *flags, budget=BUDGET):

@@ -40,7 +40,7 @@ def batch(pipeline, directory, policy, _monkeypatch):
     for part in range(3):
         (directory / f"in{part}.jsonl").write_bytes(jsonl(CORPUS[part::3]) + b"no json\n" * part)
     plan = make_plan(policy)
-    extract = ExtractLevels(plan, noise_key=key_in(directory), shards=3, checkpoints=str(directory / "out"))
+    extract = ExtractLevels(plan, noise_key=key_in(directory), shards=3, checkpoints=str(directory / "out.checkpoints"))
     extract_files(
         pipeline,
         [str(directory / "in*.jsonl")],
@@ -48,6 +48,7 @@ def batch(pipeline, directory, policy, _monkeypatch):
         str(directory / "out"),
         plan,
         extract,
+        checkpoints=str(directory / "out.checkpoints"),
         bad_records=str(directory / "bad"),
         max_bad_fraction=0.1,
     )

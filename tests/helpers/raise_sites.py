@@ -16,7 +16,7 @@ from helpers.canaries import CANARIES
 from dpngram.accounting import ExtractionPlan, plan_extraction
 from dpngram.pipelines import stream
 from dpngram.pipelines.io import bigquery, input_formats, reading, writing
-from dpngram.pipelines.io.output_directory import prepare_output
+from dpngram.pipelines.io.output_directory import NOTE, Places, prepare_output
 from dpngram.pipelines.launch import input_flags
 from dpngram.pipelines.launch.beam_flags import beam_options
 from dpngram.pipelines.launch.runner import make_pipeline
@@ -115,7 +115,16 @@ def finished(tmp, change):
     change(manifest)
     (tmp / "manifest.json").write_text(json.dumps(manifest))
     (tmp / "ngrams-01.jsonl").write_text(C)
-    prepare_output(str(tmp), PLAN, {}, "jsonl", overwrite=False, resume="resume" in manifest)
+    prepare(str(tmp), resume="resume" in manifest)
+
+
+def died(tmp):
+    (tmp / f"checkpoint-{'0' * 16}-01-1.block").write_text(C)
+
+
+def prepare(output, notes=None, checkpoints=None, *, resume=False):
+    places = Places(output, notes, checkpoints, keeps=checkpoints is not None)
+    prepare_output(places, PLAN, {}, "jsonl", overwrite=False, resume=resume)
 
 
 def changed_tokenizer(tmp):
@@ -236,7 +245,17 @@ SITES = {
     "a broken release": lambda t, m: finished(
         t, lambda found: found.update(resume=C, levels=[{"file": "ngrams-01.jsonl", "sha256": C}])
     ),
-    "the output is a file": lambda t, m: prepare_output(text_file(t), PLAN, {}, "jsonl", overwrite=False, resume=False),
+    "the output is a file": lambda t, m: prepare(text_file(t)),
+    "notes of others": lambda t, m: prepare(str(t / "out"), text_file(t)),
+    "notes of an earlier run": lambda t, m: (
+        (t / "notes").write_text(json.dumps({"note": NOTE, "records": C})),
+        prepare(str(t / "out"), str(t / "notes")),
+    ),
+    "notes in a file": lambda t, m: prepare(str(t / "out"), f"{text_file(t)}/notes"),
+    "checkpoints in a file": lambda t, m: prepare(str(t / "out"), None, text_file(t)),
+    "files among the checkpoints": lambda t, m: (text_file(t), prepare(str(t / "out"), None, str(t))),
+    "checkpoints of a run that died": lambda t, m: (died(t), prepare(str(t / "out"), None, str(t))),
+    "checkpoints in the output": lambda t, m: (died(t), prepare(str(t), resume=True)),
     "a plan in a manifest": lambda t, m: release_page._plan({"plan": {}}),
     "a plan that is text": lambda t, m: ExtractionPlan.from_json(C),
     "a plan that is a list": lambda t, m: ExtractionPlan.from_json(json.dumps([C])),

@@ -1,10 +1,12 @@
 """`dpngram extract` in this process, on small corpora."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 
 from dpngram.pipelines.cli import main
+from dpngram.pipelines.io import output_directory
 
 BUDGET = ["--epsilon", "20", "--delta", "0.1", "--max_n", "3", "--max_contributions", "12", "--eta", "0.1"]
 WORDS = [f"w{i}" for i in range(12)]
@@ -20,8 +22,23 @@ def extract(output, *flags):
 
 
 def files(output):
-    """The release; notes for the operator have times in them."""
-    return {path.name: path.read_bytes() for path in sorted(output.iterdir()) if path.name != "operator.json"}
+    """The release: everything in the output."""
+    return {path.name: path.read_bytes() for path in sorted(output.iterdir())}
+
+
+def notes_of(output):
+    """The operator's notes, which are beside the output."""
+    return json.loads(Path(f"{output}.operator.json").read_text())
+
+
+def checkpoints_of(output):
+    """The checkpoints of a run, which are beside the output; sorted by level and round."""
+    return sorted(Path(f"{output}.checkpoints").glob("checkpoint-*"))
+
+
+def keep_checkpoints(monkeypatch):
+    """Runs leave their checkpoints, as a run does that dies after its last round."""
+    monkeypatch.setattr(output_directory, "drop_checkpoints", lambda _: None)
 
 
 def small_corpus(users, words=WORDS):

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from helpers.comparisons import APART, SWEEPS, compare, table
+from helpers.comparisons import SWEEPS, compare, exact_of, table
 
 from dpngram.pipelines import compare as program
 from dpngram.pipelines.io.reading import InputFormat
@@ -30,7 +30,7 @@ def test_nothing_exact_without_asking(compared):
     page = (compared / "comparison.html").read_text()
     assert "sequences" not in page
     assert "Exact" not in page
-    assert not (compared / APART).exists()
+    assert not exact_of(compared).exists()
 
 
 def test_warning_in_red_and_overspending_said(compared_file, tmp_path, capsys):
@@ -158,7 +158,7 @@ def test_an_empty_input_is_compared_like_any_other(tmp_path, text):
     (tmp_path / "in.jsonl").write_text(text)
     assert compare(tmp_path / "out", "--input", tmp_path / "in.jsonl", "--reveal_exact_counts") == 0
     assert all(cell in ("0", "-") for row in table(tmp_path / "out" / "systems.csv")[1:] for cell in row[1:])
-    assert table(tmp_path / "out" / APART / "dataset.csv")[1] == ["0", "0", "0.00", "0", "0"]
+    assert table(exact_of(tmp_path / "out") / "dataset.csv")[1] == ["0", "0", "0.00", "0", "0"]
 
 
 @pytest.mark.parametrize("flag", ["--noise_key", "--bad_records"])
@@ -187,7 +187,7 @@ def test_msnbc_is_the_papers_table(msnbc, tmp_path):
     assert set(found) == set(paper)
     for title, printed in paper.items():
         assert sum(found[title]) == pytest.approx(sum(printed), rel=0.03), title
-    apart = tmp_path / "out" / APART
+    apart = exact_of(tmp_path / "out")
     # The paper prints 357.84K unique sequences; its other figures fit 356,836.
     assert table(apart / "dataset.csv")[1] == ["989818", "989818", "18.02", "17840487", "356836"]
     assert table(apart / "sequences-per-user.csv")[1] == ["4.67", "3.67", "3.04", "2.57", "2.19", "1.88", "18.02"]

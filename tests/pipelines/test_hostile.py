@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers.costs import measure
-from helpers.runs import BUDGET, GOOD, extract, files
+from helpers.runs import BUDGET, GOOD, extract, files, notes_of
 from helpers.runs import jsonl as body
 
 from dpngram.pipelines.io.parsing import Fields, parse_jsonl
@@ -77,7 +77,7 @@ def test_two_thousand_hostile_lines(tmp_path, capsys):
     (tmp_path / "in.jsonl").write_bytes(data)
     flags = ["--input", tmp_path / "in.jsonl", "--bad_records", tmp_path / "bad", "--max_bad_fraction", "1"]
     assert extract(tmp_path / "out", *flags) == 0
-    notes = json.loads((tmp_path / "out" / "operator.json").read_text())
+    notes = notes_of(tmp_path / "out")
     expected = collections.Counter(reason for reason, _ in hostile)
     assert notes["bad_records"] == expected
     assert notes["records"] == len(everything)
@@ -99,6 +99,7 @@ def test_two_thousand_hostile_lines(tmp_path, capsys):
     assert "max_bad_fraction must be at least the share of bad records: 2,0" in error
     assert error.count("\n") == 1
     assert list((tmp_path / "refused").iterdir()) == []
+    assert not (tmp_path / "refused.checkpoints").exists()
 
 
 def test_a_line_of_a_hundred_megabytes(tmp_path):
@@ -110,7 +111,7 @@ def test_a_line_of_a_hundred_megabytes(tmp_path):
     command = [sys.executable, "-m", "dpngram.pipelines.cli", "extract", "--quiet", "--input", tmp_path / "in.jsonl"]
     command += ["--output", tmp_path / "out", *BUDGET]
     cost = measure(command)
-    notes = json.loads((tmp_path / "out" / "operator.json").read_text())
+    notes = notes_of(tmp_path / "out")
     assert notes["bad_records"] == {"too_long": 1}
     assert notes["records"] == 601
     assert cost.memory < 900  # MB
@@ -122,7 +123,7 @@ def test_broken_files(tmp_path):
     (tmp_path / "cut.jsonl.gz").write_bytes(whole[: len(whole) // 2])
     flags = ["--max_bad_fraction", "1"]
     assert extract(tmp_path / "a", "--input", tmp_path / "cut.jsonl.gz", *flags) == 0
-    notes = json.loads((tmp_path / "a" / "operator.json").read_text())
+    notes = notes_of(tmp_path / "a")
     assert sum(notes["bad_records"].values()) >= 1
     pq.write_table(pa.table({"user": ["a"] * 9, "body": ["x"] * 9}), tmp_path / "no.parquet")
     pq.write_table(pa.table({"user": ["a", None, "", "b"], "text": ["x", "y", "z", None]}), tmp_path / "null.parquet")
@@ -130,7 +131,7 @@ def test_broken_files(tmp_path):
     (tmp_path / "junk.parquet").write_bytes(b"PAR1 this is not parquet PAR1")
     pattern = ["--input", tmp_path / "*.parquet", "--input_format", "parquet"]
     assert extract(tmp_path / "b", *pattern, *flags) == 0
-    notes = json.loads((tmp_path / "b" / "operator.json").read_text())
+    notes = notes_of(tmp_path / "b")
     assert notes["bad_records"] == {"missing_text": 10, "missing_user": 2, "bad_user": 2, "unreadable": 1}
     (tmp_path / "junk.avro").write_bytes(b"Obj\x01 no avro")
     assert extract(tmp_path / "c", "--input", tmp_path / "junk.avro", "--input_format", "avro") == 1
@@ -194,11 +195,12 @@ def test_killed_at_many_moments(tmp_path, kills):
         status, moments = run(-1, place / "whole")
         assert status == 0
         assert moments > 25
-        unfinished = []
+        unfinished, finished = [], []
         for moment in np.linspace(0, moments - 5, kills).astype(int):  # later runs make no key and no record of it
             out = place / f"out{moment}"
             assert run(moment, out) == [-signal.SIGKILL, 0]
             if (out / "manifest.json").exists():
+                finished.append(out)
                 manifest = json.loads((out / "manifest.json").read_text())
                 for level in manifest["levels"]:
                     assert hashlib.sha256((out / level["file"]).read_bytes()).hexdigest() == level["sha256"]
@@ -208,6 +210,13 @@ def test_killed_at_many_moments(tmp_path, kills):
         for out in unfinished[:: max(1, len(unfinished) // 3)]:
             assert run(-1, out, "--resume")[0] == 0
             assert files(out) == files(place / "whole")
+            assert not (place / f"{out.name}.checkpoints").exists()
+        if kills >= 20:  # some died while cleaning up
+            assert [out for out in finished if (place / f"{out.name}.checkpoints").exists()]
+        for out in finished[:1]:
+            assert run(-1, out, "--resume")[0] == 0
+            assert files(out) == files(place / "whole")
+            assert not (place / f"{out.name}.checkpoints").exists()
 
 
 def test_no_secrets_in_what_is_printed(tmp_path, capsys):

@@ -38,6 +38,7 @@ VALUES = {
     ),
     "output": (["gs://some-bucket/release"], ["release", "/release", "gs://some-bucket", "s3://some-bucket/release"]),
     "bad_records": (["gs://some-bucket/bad"], ["bad"]),
+    "checkpoints": (["gs://some-bucket/release.checkpoints"], ["release.checkpoints"]),
     "output_bigquery": (["some-project:dataset.grams"], ["grams", "gs://some-bucket/grams"]),
     "noise_key": (
         [
@@ -74,7 +75,7 @@ def test_metadata_is_made_from_the_flags():
 
 def test_every_flag_is_a_parameter():
     actions = {action.dest: action for action in make_parser()._actions}
-    assert set(actions) - set(PARAMETERS) == {"help", "quiet", "verbose"}
+    assert set(actions) - set(PARAMETERS) == {"help", "operator_notes", "quiet", "verbose"}
     assert set(PARAMETERS) <= set(actions)
     for name, parameter in PARAMETERS.items():
         assert f"--{name}" in actions[name].option_strings

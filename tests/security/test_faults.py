@@ -27,10 +27,10 @@ from helpers.faulty_graphs import (
     polled,
     streamed,
 )
-from helpers.runs import BUDGET, extract, files, jsonl
+from helpers.runs import BUDGET, checkpoints_of, extract, files, jsonl, keep_checkpoints
 from helpers.streams import tolerate_empty_bundles
 
-from dpngram.pipelines.compare import EXACT_DIRECTORY
+from dpngram.pipelines.compare import exact_directory
 from dpngram.pipelines.launch.beam_flags import beam_options
 
 
@@ -69,7 +69,7 @@ NOT_HERE = {
 
 def left_behind(tmp_path):
     """{path: bytes} of everything that a run wrote, temporary names included."""
-    places = [tmp_path / name for name in ("out", "bad", "key")]
+    places = [*written_places(tmp_path), tmp_path / "key"]
     return {
         str(path.relative_to(tmp_path)): path.read_bytes()
         for place in places
@@ -78,12 +78,20 @@ def left_behind(tmp_path):
     }
 
 
+def written_places(tmp_path):
+    return [
+        tmp_path / "out",
+        tmp_path / "out.checkpoints",
+        tmp_path / "bad",
+        Path(exact_directory(str(tmp_path / "out"))),
+    ]
+
+
 def clear(tmp_path, keep=()):
     """As before the run, but for the key."""
-    for name in ("out", "bad"):
-        shutil.rmtree(tmp_path / name, ignore_errors=True)
-        (tmp_path / name).mkdir()
-    (tmp_path / "out" / EXACT_DIRECTORY).mkdir()
+    for place in written_places(tmp_path):
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
     for path in (tmp_path / "key").glob("*.used"):
         path.unlink()
     for path, data in keep:
@@ -112,8 +120,10 @@ def test_every_step_fails_once_at_a_random_element(tmp_path, monkeypatch, kind, 
     make_key(tmp_path)
     if kind == "plus resumed":  # what a run leaves that dies after its first two rounds
         pipeline = build(run, runner, tmp_path, monkeypatch)
-        runner.run_again(pipeline, monkeypatch)
-        known = [(path, path.read_bytes()) for path in sorted((tmp_path / "out").glob("checkpoint-*"))[:2]]
+        with monkeypatch.context() as patch:
+            keep_checkpoints(patch)
+            runner.run_again(pipeline, monkeypatch)
+        known = [(path, path.read_bytes()) for path in checkpoints_of(tmp_path / "out")[:2]]
         assert len(known) == 2
         clear(tmp_path, known)
     pipeline = build(run, runner, tmp_path, monkeypatch)
@@ -122,7 +132,7 @@ def test_every_step_fails_once_at_a_random_element(tmp_path, monkeypatch, kind, 
     undisturbed, calls = left_behind(tmp_path), dict(faults.calls)
     written = "comparison.json" if run.build is compared else "manifest.json"
     assert sum(path.endswith(written) for path in undisturbed) == run.written
-    assert not [path for path in undisturbed if path.endswith(".tmp")]
+    assert not [path for path in undisturbed if path.endswith(".tmp") or "checkpoint" in path]
     random = np.random.default_rng(17)
     for _ in range(runs or run.runs):
         clear(tmp_path, known)
@@ -158,7 +168,9 @@ def test_every_step_is_in_one_of_these_runs(tmp_path, monkeypatch):
             faults, runner = Faults(patch), RetryingRunner()
             pipeline = build(run, runner, directory, patch)
             if kind == "plus resumed":  # its graph has a step that loads a round
-                runner.run_again(pipeline, patch)
+                with monkeypatch.context() as keeping:
+                    keep_checkpoints(keeping)
+                    runner.run_again(pipeline, patch)
                 (directory / "out" / "manifest.json").unlink()
                 pipeline = build(run, runner, directory, patch)
             runner.run_again(pipeline, patch)
@@ -193,8 +205,8 @@ import os, time
 from dpngram.transforms import checkpoints
 save = checkpoints._SaveDoFn.process
 
-def process(self, level, binding=b""):
-    yield from save(self, level, binding)
+def process(self, level, binding=b"", gate=0):
+    yield from save(self, level, binding, gate)
     with open(__file__ + ".tmp", "w") as file:
         file.write(str(os.getpid()))
     os.rename(__file__ + ".tmp", __file__ + ".pid")
@@ -237,7 +249,7 @@ def test_a_worker_process_is_killed(tmp_path):
     assert printed[1].startswith("dpngram extract: error: the run failed ")
     assert printed[1].count("\n") == 1
     assert not (out / "manifest.json").exists()
-    assert list(out.glob("checkpoint-*.block"))
+    assert checkpoints_of(out)
     assert extract(out, *flags, "--resume") == 0
     assert extract(tmp_path / "quiet", *flags) == 0
     assert files(out) == files(tmp_path / "quiet")

@@ -13,10 +13,9 @@ import hypothesis
 import numpy as np
 import pytest
 from helpers.fuzz import check, command, edited, json_values, look, mutations, no_hang
-from helpers.runs import BUDGET, extract, jsonl, small_corpus
+from helpers.runs import BUDGET, checkpoints_of, extract, jsonl, keep_checkpoints, small_corpus
 from hypothesis import strategies as st
 
-from dpngram.pipelines import extract as extract_module
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
 from dpngram.transforms.blocks.cells import CellBlock
 from dpngram.transforms.blocks.columns import Block
@@ -172,9 +171,9 @@ def test_fuzz_checkpoints(releases, tmp_path, monkeypatch):
     flags = ["--input", releases / "in.jsonl", "--noise_key", tmp_path / "k", "--max_n", "2", "--policy", "paper"]
     (tmp_path / "k").write_bytes(b"k" * 32)
     with monkeypatch.context() as patch:
-        patch.setattr(extract_module, "drop_checkpoints", lambda _: None)
+        keep_checkpoints(patch)
         assert extract(out, *flags) == 0
-    checkpoint = sorted(out.glob("checkpoint-*"))[0]
+    checkpoint = checkpoints_of(out)[0]
     valid = checkpoint.read_bytes()
 
     @look(4)

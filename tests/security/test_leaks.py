@@ -15,7 +15,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.display import DisplayData
 from helpers.canaries import BUDGET, CANARIES, FORMATS, MARK, encodings, search, traces, write_input
-from helpers.runs import extract
+from helpers.runs import checkpoints_of, extract, keep_checkpoints, notes_of
 
 from dpngram.pipelines import extract as extract_module
 from dpngram.pipelines.io import writing
@@ -116,13 +116,13 @@ def test_no_canary_anywhere(tmp_path, monkeypatch, capfd, number):
     flags = ["--input", pattern, "--input_format", name, "--bad_records", tmp_path / "bad", "--max_bad_fraction", "1"]
     flags += ["--policy", ("plus", "paper")[number % 2], "--noise_key", tmp_path / "noise.key", "--verbose"]
     flags += ["--output_format", ("jsonl", "csv", "parquet", "avro", "vocab", "jsonl")[number]]
-    monkeypatch.setattr(extract_module, "drop_checkpoints", lambda _: None)
+    keep_checkpoints(monkeypatch)
     assert extract(tmp_path / "out", *flags, *BUDGET) == 0
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    notes = json.loads((tmp_path / "out" / "operator.json").read_text())
+    notes = notes_of(tmp_path / "out")
     assert manifest["released"] > 10
     assert sum(notes["bad_records"].values()) >= 50
-    assert len(list((tmp_path / "out").glob("checkpoint-*"))) >= 2
+    assert len(checkpoints_of(tmp_path / "out")) >= 2
     assert list((tmp_path / "tmp").iterdir()) == []
     inputs = {tmp_path / "in", *(tmp_path / "in").iterdir()}
     assert len(search(tmp_path / "in")) >= 2
@@ -274,30 +274,35 @@ def test_a_run_that_is_killed_leaves_only_what_is_released(tmp_path):
     (tmp_path / "key").mkdir()
     key = tmp_path / "key" / "noise.key"
     run = _Process(tmp_path, "--input", pattern, "--noise_key", key, code=SLOW)
-    run.watch(until=lambda self: len(list(self.out.glob("checkpoint-*.block"))) >= 5)
+    run.watch(until=lambda self: len([path for path in checkpoints_of(self.out) if path.suffix == ".block"]) >= 5)
     run.process.kill()
     run.process.communicate()
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
-    left = {path.relative_to(tmp_path) for path in [*run.out.iterdir(), *run.tmp.iterdir(), *key.parent.iterdir()]}
+    assert list(run.out.iterdir()) == []
+    places = [tmp_path / "out.checkpoints", run.tmp, key.parent]
+    assert {*tmp_path.iterdir()} - {*places} == {run.out, tmp_path / "in"}
+    left = {path.relative_to(tmp_path) for place in places for path in place.iterdir()}
     left = {path for path in left if not path.match("tmp/beam-pipeline-temp*")}  # Beam's, searched below
-    assert all(path.match("out/checkpoint-*.block*") or path.match("key/noise.key*") for path in left)
+    assert all(path.match("out.checkpoints/checkpoint-*.block*") or path.match("key/noise.key*") for path in left)
     assert len([path for path in left if path.suffix == ".block"]) >= 5
     assert len([path for path in left if path.suffix == ".used"]) == 1
     inputs = {tmp_path / "in", *(tmp_path / "in").iterdir()}
     assert search(tmp_path, leave_out=inputs) == {}
     assert search(tmp_path, key.read_bytes(), leave_out={*inputs, key}) == {}
-    for path in key.parent.iterdir():
+    assert stat.S_IMODE(places[0].stat().st_mode) == 0o700
+    for path in [*places[0].iterdir(), *key.parent.iterdir()]:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize("flag", ["--noise_key", "--bad_records"])
+@pytest.mark.parametrize("flag", ["--noise_key", "--bad_records", "--operator_notes", "--checkpoints"])
 @pytest.mark.parametrize("place", ["out", "out/deep", "link/x", "out/../out/x"])
-def test_neither_key_nor_bad_records_in_the_output(tmp_path, capfd, flag, place):
+def test_nothing_private_in_the_output(tmp_path, capfd, flag, place):
     """Whoever publishes the directory would publish them; with the key the noise can be taken off."""
     (tmp_path / "in.jsonl").write_text('{"user": "a", "text": "b"}\n')
     (tmp_path / "out").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "out")
-    assert extract(tmp_path / "out", "--input", tmp_path / "in.jsonl", flag, tmp_path / place) == 2
+    more = ["--noise_key", tmp_path / "noise.key"] if flag == "--checkpoints" else []
+    assert extract(tmp_path / "out", "--input", tmp_path / "in.jsonl", flag, tmp_path / place, *more) == 2
     assert f"{flag[2:]} must not be in the output" in capfd.readouterr().err
     assert list((tmp_path / "out").iterdir()) == []
 

@@ -15,7 +15,7 @@ import pytest
 from helpers.blocks import ONE_CELL
 from helpers.costs import cheapest, measure
 from helpers.loads import CHAIN, LOADS, background, extraction
-from helpers.runs import extract, files, jsonl, small_corpus
+from helpers.runs import extract, files, jsonl, notes_of, small_corpus
 from scipy.stats import norm
 
 from dpngram.accounting import plan_extraction
@@ -219,7 +219,7 @@ def test_what_is_empty_or_too_large_changes_nothing(tmp_path):
     for name in ("plain", "all"):
         flags = ["--input", tmp_path / f"{name}.jsonl", "--noise_key", key(tmp_path, "same"), "--max_n", "3"]
         assert extract(tmp_path / name, *flags) == 0
-    notes = json.loads((tmp_path / "all" / "operator.json").read_text())
+    notes = notes_of(tmp_path / "all")
     assert notes["bad_records"] == {"over_cap": 3, "too_long": 1}
     assert files(tmp_path / "all") == files(tmp_path / "plain")
     assert len(release_of(tmp_path / "all")) > 100

@@ -1,6 +1,5 @@
 """No error tells anything of the data: forty raise sites of ours, and other people's exceptions that quote it."""
 
-import json
 import re
 import traceback
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import pytest
 from helpers.canaries import CANARIES, MARK, traces
 from helpers.raise_sites import SITES
-from helpers.runs import extract, small_corpus
+from helpers.runs import extract, notes_of, small_corpus
 from helpers.runs import jsonl as body
 
 from dpngram import accounting, pipelines, transforms
@@ -91,7 +90,7 @@ def test_a_tokenizer_that_panics_on_a_text(tmp_path, monkeypatch, capfd):
     assert (
         extract(tmp_path / "out", "--input", tmp_path / "in.jsonl", "--tokenizer", "json:fragile", "--max_n", "1") == 0
     )
-    notes = json.loads((tmp_path / "out" / "operator.json").read_text())
+    notes = notes_of(tmp_path / "out")
     assert notes["bad_records"] == {"tokenizer_failed": 6}
     said = capfd.readouterr()
     assert traces(said.out + said.err) == []

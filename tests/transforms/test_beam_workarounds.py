@@ -10,10 +10,9 @@ import pytest
 from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import FixedWindows
-from helpers.runs import jsonl, small_corpus
+from helpers.runs import jsonl, keep_checkpoints, small_corpus
 
 from dpngram.accounting import plan_extraction
-from dpngram.pipelines import extract
 from dpngram.pipelines.cli import main
 from dpngram.transforms import ExtractNgrams
 
@@ -54,7 +53,7 @@ def test_extract(graphs, tmp_path, monkeypatch, policy):
     (tmp_path / "in.jsonl").write_bytes(jsonl(small_corpus(200)))
     flags = ["extract", *BUDGET, "--policy", policy, "--input", str(tmp_path / "in.jsonl"), "--quiet"]
     flags += ["--output", str(tmp_path / "out"), "--noise_key", str(tmp_path / "key")]
-    monkeypatch.setattr(extract, "drop_checkpoints", lambda _: None)
+    keep_checkpoints(monkeypatch)
     assert main(flags) == 0
     (tmp_path / "out" / "manifest.json").unlink()
     assert main([*flags, "--resume"]) == 0

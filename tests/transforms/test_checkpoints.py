@@ -1,11 +1,16 @@
-"""Checkpoints: a run goes on from them, and from no other run's."""
+"""Checkpoints: a run goes on from them, and from no other run's; only its owner sees them, and nobody after the end."""
 
+import os
+import stat
+
+import apache_beam as beam
 import pytest
-from helpers.runs import GOOD, extract
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from helpers.runs import GOOD, checkpoints_of, extract, files, keep_checkpoints
 from helpers.runs import jsonl as body
 
-from dpngram.pipelines import extract as extract_module
-from dpngram.transforms import noisy_threshold
+from dpngram.accounting import plan_extraction
+from dpngram.transforms import ExtractLevels, checkpoints, noisy_threshold
 
 
 @pytest.mark.parametrize("policy", ["paper", "plus"])
@@ -15,11 +20,11 @@ def test_resume_goes_on_from_the_rounds_that_were_done(tmp_path, policy, monkeyp
     (tmp_path / "noise.key").write_bytes(b"k" * 32)
     flags = ["--input", tmp_path / "in.jsonl", "--noise_key", tmp_path / "noise.key", "--policy", policy]
     out = tmp_path / "out"
-    monkeypatch.setattr(extract_module, "drop_checkpoints", lambda _: None)
+    keep_checkpoints(monkeypatch)
     assert extract(out, *flags) == 0
-    first = release_of(out)
-    checkpoints = {path: path.read_bytes() for path in sorted(out.glob("checkpoint-*"))}
-    assert len(checkpoints) >= (2 if policy == "paper" else 5)  # a round that releases nothing leaves none
+    first = files(out)
+    kept = {path: path.read_bytes() for path in checkpoints_of(out)}
+    assert len(kept) >= (2 if policy == "paper" else 5)  # a round that releases nothing leaves none
     drawn = []
     original = noisy_threshold.threshold_cells
 
@@ -29,15 +34,15 @@ def test_resume_goes_on_from_the_rounds_that_were_done(tmp_path, policy, monkeyp
 
     monkeypatch.setattr(noisy_threshold, "threshold_cells", watched)
     counts = []
-    for known in range(len(checkpoints) + 1):
+    for known in range(len(kept) + 1):
         drawn.clear()
         (out / "manifest.json").unlink()
-        for number, (path, data) in enumerate(checkpoints.items()):
+        for number, (path, data) in enumerate(kept.items()):
             path.unlink(missing_ok=True)
             if number < known:
                 path.write_bytes(data)
         assert extract(out, *flags, "--resume") == 0
-        assert release_of(out) == first
+        assert files(out) == first
         counts.append(len(drawn))
     assert counts == sorted(counts, reverse=True)
     assert counts[0] > counts[-1] == 0
@@ -51,7 +56,7 @@ def test_checkpoints_of_another_run_stop_it(tmp_path, changed, monkeypatch, caps
     monkeypatch.setenv("NOISE", "ab" * 32)
     key = "env:NOISE" if changed == "env" else tmp_path / "noise.key"
     out = tmp_path / "out"
-    monkeypatch.setattr(extract_module, "drop_checkpoints", lambda _: None)
+    keep_checkpoints(monkeypatch)
     assert extract(out, "--input", tmp_path / "in.jsonl", "--noise_key", key) == 0
     (out / "manifest.json").unlink()
     if changed == "key":
@@ -65,9 +70,68 @@ def test_checkpoints_of_another_run_stop_it(tmp_path, changed, monkeypatch, caps
     assert not (out / "manifest.json").exists()
 
 
-def release_of(out):
-    return {
-        path.name: path.read_bytes()
-        for path in out.iterdir()
-        if path.name != "operator.json" and not path.name.startswith("checkpoint")
-    }
+def embedded(directory, key, gate=None):
+    """A graph of somebody else's, whose gate lets a run go on or not."""
+    plan = plan_extraction(epsilon=20, delta=0.1, max_n=3, max_contributions=12, eta=0.1)
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        documents = pipeline | beam.Create([(row["user"], row["text"]) for row in GOOD])
+        extract = ExtractLevels(plan, noise_key=str(key), checkpoints=str(directory))
+        if gate is not None:
+            extract = extract.behind(pipeline | "Gate" >> beam.Create(gate, reshuffle=False).with_output_types(int))
+        documents | extract
+
+
+@pytest.mark.parametrize(("gate", "written"), [(None, True), ([0], True), ([], False)])
+def test_no_checkpoint_before_the_gate(tmp_path, gate, written):
+    (tmp_path / "noise.key").write_bytes(b"k" * 32)
+    (tmp_path / "noise.key").chmod(0o600)
+    embedded(tmp_path / "kept", tmp_path / "noise.key", gate)
+    assert len(checkpoints.find_checkpoints(str(tmp_path / "kept"))) >= (5 if written else 0)
+    assert (tmp_path / "kept").exists() == written
+
+
+def test_a_run_that_is_refused_never_writes_one(tmp_path, monkeypatch):
+    """Not even for a moment: too many bad records, and the step that writes checkpoints has not begun."""
+    (tmp_path / "in.jsonl").write_bytes(body(GOOD) + b"no json\n" * 300)
+    begun = []
+    save = checkpoints._SaveDoFn.process
+    monkeypatch.setattr(
+        checkpoints._SaveDoFn, "process", lambda *given, **more: begun.append(1) or save(*given, **more)
+    )
+    keep_checkpoints(monkeypatch)
+    flags = ["--input", tmp_path / "in.jsonl", "--noise_key", tmp_path / "noise.key", "--max_n", 2]
+    assert extract(tmp_path / "out", *flags, "--max_bad_fraction", 0.1) == 1
+    assert begun == []
+    assert checkpoints_of(tmp_path / "out") == []
+    (tmp_path / "in.jsonl").write_bytes(body(GOOD))
+    assert extract(tmp_path / "good", *flags, "--release", "good") == 0
+    assert len(checkpoints_of(tmp_path / "good")) == len(begun) >= 4
+
+
+def test_only_the_owner_sees_them(tmp_path):
+    """Also under a umask that hides nothing."""
+    before = os.umask(0)
+    try:
+        (tmp_path / "noise.key").write_bytes(b"k" * 32)
+        (tmp_path / "noise.key").chmod(0o600)
+        embedded(tmp_path / "kept", tmp_path / "noise.key")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "kept").stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "kept").iterdir()} == {0o600}
+
+
+def test_dropping_is_for_checkpoints_only(tmp_path):
+    """Twice is as good as once; what else is there stays, and with it the directory."""
+    place = tmp_path / "kept"
+    checkpoints.drop_checkpoints(str(place))
+    place.mkdir()
+    ours = [f"checkpoint-{'0a' * 8}-01-1.block", f"checkpoint-{'0a' * 8}-02-1.block.{'0f' * 8}.tmp"]
+    for name in [*ours, "checkpoint-500.pt"]:
+        (place / name).write_text("x")
+    checkpoints.drop_checkpoints(str(place))
+    assert [path.name for path in place.iterdir()] == ["checkpoint-500.pt"]
+    (place / "checkpoint-500.pt").unlink()
+    checkpoints.drop_checkpoints(str(place))
+    assert not place.exists()
+    checkpoints.drop_checkpoints(str(place))

@@ -5,7 +5,7 @@ import json
 import sys
 
 import apache_beam as beam
-from helpers.runs import extract, files, jsonl
+from helpers.runs import extract, files, jsonl, notes_of
 
 from dpngram.pipelines import extract as extract_module
 from dpngram.pipelines.io.input_formats import INPUT_FORMATS
@@ -49,6 +49,6 @@ def test_bigquery_with_stand_ins(corpus, key, tmp_path, monkeypatch):
     monkeypatch.setitem(INPUT_FORMATS, "bigquery", reader)  # the input's
     assert extract(tmp_path / "out", *flags) == 0
     assert files(tmp_path / "out") == files(tmp_path / "files")
-    assert json.loads((tmp_path / "out" / "operator.json").read_text())["bad_records"] == {"missing_user": 1}
+    assert notes_of(tmp_path / "out")["bad_records"] == {"missing_user": 1}
     rows = [json.loads(line) for line in written.read_text().splitlines()]
     assert len(rows) == json.loads((tmp_path / "out" / "manifest.json").read_text())["released"]

@@ -4,7 +4,6 @@ import bz2
 import csv
 import gzip
 import io
-import json
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 from helpers.records import avro, read
-from helpers.runs import extract, files, jsonl
+from helpers.runs import extract, files, jsonl, notes_of
 
 from dpngram.pipelines.io import reading
 from dpngram.pipelines.io.lines import ByteRange
@@ -64,7 +63,7 @@ def test_the_same_corpus_in_every_format_gives_the_same_release(corpus, key, tmp
         assert extract(output, "--input", tmp_path / name, "--noise_key", key, *whitespace, *flags) == 0, name
         expected = expected or files(output)
         assert files(output) == expected, name
-        notes = json.loads((output / "operator.json").read_text())
+        notes = notes_of(output)
         assert (notes["records"], notes["bad_records"]) == (len(corpus), {}), name
         assert "NOT differentially private" in notes["note"]
 

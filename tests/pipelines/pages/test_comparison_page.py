@@ -4,7 +4,7 @@ import collections
 import html
 import html.parser
 
-from helpers.comparisons import APART
+from helpers.comparisons import exact_of
 
 from dpngram.pipelines.research.systems import SYSTEMS
 
@@ -22,7 +22,7 @@ class Page(html.parser.HTMLParser):
 def test_one_page_without_the_network(compared, revealed):
     for path, charts in (
         (compared / "comparison.html", 2 + 3),
-        (revealed / APART / "comparison-NOT-PRIVATE.html", 2 + len(SYSTEMS)),
+        (exact_of(revealed) / "comparison-NOT-PRIVATE.html", 2 + len(SYSTEMS)),
     ):
         text = path.read_text()
         page = Page()

@@ -7,7 +7,7 @@ import json
 import math
 
 import pytest
-from helpers.comparisons import APART, table
+from helpers.comparisons import exact_of, table
 
 from dpngram.pipelines.research.systems import SYSTEMS, plan_comparison
 
@@ -69,12 +69,11 @@ def test_the_sum_of_all_budgets_is_told(compared):
 
 
 def test_exact_counts_are_apart_and_right(compared_rows, revealed):
-    apart = revealed / APART
+    apart = exact_of(revealed)
     assert {path.name for path in revealed.iterdir()} == {
         "comparison.json",
         "comparison.html",
         "systems.csv",
-        APART,
     }
     assert {path.name for path in apart.iterdir()} == {
         "exact-counts-NOT-PRIVATE.json",

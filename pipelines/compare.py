@@ -75,7 +75,7 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     )
     if flags.release and flags.noise_key is None:
         raise ParameterError("release must be left out without a noise_key: a fresh key needs no label.")
-    check_apart(flags.output, noise_key=flags.noise_key, bad_records=flags.bad_records)
+    check_apart(flags.output, noise_key=flags.noise_key, key_records=flags.key_records, bad_records=flags.bad_records)
     bad_records = new_directory("bad_records", flags.bad_records, private=True)
     new_directory("output", flags.output)
     if anonymity is not None:

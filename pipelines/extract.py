@@ -121,7 +121,7 @@ def _check_flags(flags: argparse.Namespace, options: PipelineOptions, input_form
     """Where the files of the run go; raises ParameterError for flags that do not fit together."""
     check_choice("output_format", flags.output_format, tuple(OUTPUT_FORMATS))
     if is_dataflow(options):
-        optional = {"bad_records": flags.bad_records, "checkpoints": flags.checkpoints}
+        optional = {name: getattr(flags, name) for name in ("bad_records", "checkpoints", "key_records")}
         paths = {"output": [flags.output], **{name: [path] for name, path in optional.items() if path}}
         if isinstance(input_format.reader, FileReader):
             paths = {"input": flags.input, **paths}
@@ -144,6 +144,7 @@ def _check_flags(flags: argparse.Namespace, options: PipelineOptions, input_form
     check_apart(
         flags.output,
         noise_key=flags.noise_key,
+        key_records=flags.key_records,
         bad_records=flags.bad_records,
         operator_notes=notes,
         checkpoints=checkpoints,

@@ -35,12 +35,24 @@ from dpngram.pipelines.launch.input_flags import check_apart
 from dpngram.pipelines.launch.program import Job, run_job
 from dpngram.pipelines.launch.runner import make_pipeline
 from dpngram.transforms import ExtractLevels
+from dpngram.transforms.limit_windows import STREAM_STARTS
 from dpngram.transforms.randomness.noise_key import KeyReference
 
 __all__ = ["ParseMessages", "run", "stream_messages"]
 
 # A message may have a time that is so many seconds after its arrival: clocks differ.
 _MOST_AHEAD = 60.0
+# What the manifest of a window says about the stream.
+_ONE_START = (
+    "The guarantee is for all windows of one stream, from its start and for as long as the engine keeps its state. A "
+    "start without that state counts the windows of each user anew: it is another release, and its epsilon and delta "
+    "are added."
+)
+_STARTED_AGAIN = (
+    "This stream was started again without the state of an earlier start under the same key and label. It is another "
+    "release than the earlier start: the windows of each user are counted anew, and epsilon and delta are added to "
+    "those of the earlier start."
+)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -53,7 +65,8 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     check_choice("output_format", flags.output_format, tuple(OUTPUT_FORMATS))
     window = _windows(flags)
     _check_source(flags)
-    _check_key(flags.noise_key, flags.output)
+    check_choice("start", flags.start, STREAM_STARTS)
+    _check_key(flags.noise_key, flags.key_records, flags.output)
     options.view_as(StandardOptions).streaming = True
     pipeline = make_pipeline(options, 0, verbose=flags.verbose)
     messages = _read(pipeline, flags)
@@ -61,10 +74,13 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         plan,
         **extraction_arguments(flags),
         bound_windows=True,
+        stream_start=flags.start,
         offline=is_dry_run(options),
     )
     fields = (flags.user_field, flags.text_field, flags.time_field)
-    stream_messages(messages, fields, window, flags.output, plan, extract, flags.output_format)
+    stream_messages(
+        messages, fields, window, flags.output, plan, extract, flags.output_format, again=flags.start == "again"
+    )
     return Job(functools.partial(_run, pipeline), pipeline)
 
 
@@ -81,6 +97,8 @@ def stream_messages(
     plan: ExtractionPlan,
     extract: ExtractLevels,
     output_format: str = "jsonl",
+    *,
+    again: bool = False,
 ) -> None:
     """The whole graph: messages -> (user, text) by time -> windows -> levels -> a directory for each window.
 
@@ -92,6 +110,7 @@ def stream_messages(
         plan: the plan of `extract`, for the manifest.
         extract: the transform from documents to levels.
         output_format: one of `OUTPUT_FORMATS`.
+        again: the stream was started before, and its state is lost; the manifest says so.
     """
     tables = (
         messages
@@ -99,7 +118,9 @@ def stream_messages(
         | "Windows" >> beam.WindowInto(window)
         | "ExtractNgrams" >> extract  # {n: table of released grams}, for each window
     )
-    tables | "Write" >> WriteWindows(output, plan, extract.settings(), output_format)
+    tables | "Write" >> WriteWindows(
+        output, plan, extract.settings(), output_format, stream=_STARTED_AGAIN if again else _ONE_START
+    )
 
 
 class ParseMessages(beam.PTransform):
@@ -176,18 +197,18 @@ def _check_source(flags: argparse.Namespace) -> None:
             raise ParameterError(f"input must be a pattern in a directory that exists, got {flags.input!r}.")
 
 
-def _check_key(reference: str | None, output: str) -> None:
+def _check_key(reference: str | None, key_records: str | None, output: str) -> None:
     """Raises ParameterError if this key cannot serve a stream.
 
-    A stream is started again, and must then find the same key. A key file also has a file beside it for every window
-    that had data, so it must not be in the output.
+    A stream is started again, and must then find the same key. The record of a key has a file for every window that
+    had data, beside a key file among other places, so neither must be in the output.
     """
     if reference is None:
         raise ParameterError("noise_key must be given: a stream that is started again needs the same noise.")
     key = KeyReference.parse(reference)
     if key.scheme == "gcp-secret" and not re.search(r"/versions/\d+$", key.location):
         raise ParameterError("noise_key must name a version of the secret (/versions/N): a stream outlives a rotation.")
-    check_apart(output, noise_key=reference)  # beside it: which windows had data
+    check_apart(output, noise_key=reference, key_records=key_records)  # it names windows that had data
 
 
 def _read(pipeline: beam.Pipeline, flags: argparse.Namespace) -> beam.PCollection[tuple[bytes, float]]:
@@ -244,6 +265,13 @@ def _window_flags() -> list[Flag]:
     return [
         Flag("window", "length of a window in seconds", Kind.NUMBER, required=True),
         Flag("period", "seconds from the start of one window to the next (default: --window)", Kind.NUMBER),
+        Flag(
+            "start",
+            "new: the first start; continued: the engine restores the state of the job; again: without that state, "
+            "which is another release, and its epsilon and delta are added",
+            default="new",
+            choices=STREAM_STARTS,
+        ),
         Flag("max_delay", "files: seconds to wait for late messages of a window (default 60)", Kind.NUMBER),
         Flag("poll", "files: seconds between two looks at the directory (default 5)", Kind.NUMBER),
         Flag("duration", "files: seconds until the program ends (default: never)", Kind.NUMBER),

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import uuid
 import zipfile
 from pathlib import Path
 
@@ -47,6 +48,34 @@ def pytest_xdist_make_scheduler(config, log):
     from xdist.scheduler import LoadFileScheduling
 
     return LoadFileScheduling(config, log)
+
+
+def _new_state(factory, patch):
+    """What keys were used for is remembered here, and not in the home of whoever runs the tests."""
+    patch.setenv("DPNGRAM_STATE", str(factory.getbasetemp() / f"state-{uuid.uuid4().hex}"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _state_of_all_tests(tmp_path_factory):
+    """For fixtures of the whole session; processes that a test starts have it, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        _new_state(tmp_path_factory, patch)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _state_of_a_module(tmp_path_factory, _state_of_all_tests):
+    with pytest.MonkeyPatch.context() as patch:
+        _new_state(tmp_path_factory, patch)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _state_of_a_test(tmp_path_factory, _state_of_a_module):
+    """Many tests use the same key bytes; each begins with keys that were not used."""
+    with pytest.MonkeyPatch.context() as patch:
+        _new_state(tmp_path_factory, patch)
+        yield
 
 
 @pytest.fixture(scope="session")

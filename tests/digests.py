@@ -16,6 +16,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -56,6 +57,7 @@ def key_file(directory: Path) -> str:
     path = directory / "noise.key"
     path.write_bytes(KEY)
     path.chmod(0o600)
+    os.environ["DPNGRAM_STATE"] = str(directory / "state")  # one key serves all cases, each with its own record
     return f"file:{path}"
 
 

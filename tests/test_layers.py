@@ -20,7 +20,12 @@ LAYERS = [
     "pipelines",
 ]
 # The coder of blocks; files on any of Beam's filesystems.
-KNOWS_BEAM = {"transforms/blocks/columns.py", "transforms/randomness/noise_key.py", "transforms/tokenizers/by_text.py"}
+KNOWS_BEAM = {
+    "transforms/blocks/columns.py",
+    "transforms/randomness/key_records.py",
+    "transforms/randomness/noise_key.py",
+    "transforms/tokenizers/by_text.py",
+}
 WITHOUT_BEAM = (
     "accounting",
     "transforms.messages",

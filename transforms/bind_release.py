@@ -2,6 +2,7 @@
 
 import atexit
 import dataclasses
+import logging
 import os
 import secrets
 import shutil
@@ -19,8 +20,17 @@ from dpngram.transforms.keyed_dofn import KeyedDoFn
 from dpngram.transforms.randomness.noise_key import KeyReference, Randomness, settings_digest
 from dpngram.transforms.windowing import check_windowing, window_name
 
-__all__ = ["BindContent", "BindRelease", "FingerprintUsers", "choose_key", "make_randomness"]
+__all__ = [
+    "BindContent",
+    "BindRelease",
+    "FingerprintUsers",
+    "check_key",
+    "choose_key",
+    "make_randomness",
+    "unrecorded_key",
+]
 
+_LOG = logging.getLogger(__name__)
 _NOBODY = bytes(16)  # the fingerprint of no content
 _LOCAL_RUNNERS = ("DirectRunner", "FnApiRunner", "BundleBasedDirectRunner", "SwitchingDirectRunner", "PrismRunner")
 
@@ -90,6 +100,7 @@ def make_randomness(
     noise_key: str | None = None,
     *,
     release: str = "",
+    key_records: str | None = None,
     offline: bool = False,
 ) -> Randomness:
     """What the noise of a release comes from. Call it in `expand`: the place in the graph enters the noise.
@@ -101,14 +112,25 @@ def make_randomness(
             a form that JSON can write.
         noise_key: `file:PATH`, `env:NAME` or `gcp-secret:NAME`; None for a fresh key.
         release: a label; a second release with the same key needs another.
+        key_records: a directory that remembers what keys were used for, besides the usual places.
         offline: no file is looked at or created.
     """
-    key = choose_key(pipeline, noise_key, offline=offline)
+    key = choose_key(pipeline, noise_key, key_records, offline=offline)
     named = settings_digest({**settings, "plan": dataclasses.asdict(plan)})
     return Randomness(key, release, applied_label(pipeline), named)
 
 
-def choose_key(pipeline: beam.Pipeline, noise_key: str | None, *, offline: bool = False) -> KeyReference:
+def check_key(noise_key: str | None, key_records: str | None) -> None:
+    """Raises NoiseKeyError or ParameterError for a key that cannot be meant, before any graph is built."""
+    if noise_key is not None:
+        KeyReference.parse(noise_key)
+    elif key_records is not None:
+        raise ParameterError("key_records must be left out without a noise_key: a fresh key is used once.")
+
+
+def choose_key(
+    pipeline: beam.Pipeline, noise_key: str | None, key_records: str | None = None, *, offline: bool = False
+) -> KeyReference:
     """The key of a release: the one named, which is created if it is a file that is not there, or a fresh one.
 
     A fresh key is for this run only; its directory is removed when the process ends.
@@ -116,10 +138,12 @@ def choose_key(pipeline: beam.Pipeline, noise_key: str | None, *, offline: bool 
     Args:
         pipeline: the graph that is being built.
         noise_key: `file:PATH`, `env:NAME` or `gcp-secret:NAME`; None for a fresh key.
+        key_records: a directory that remembers what keys were used for, besides the usual places.
         offline: no file is looked at or created.
     """
+    check_key(noise_key, key_records)
+    runner = type(pipeline.runner).__name__
     if noise_key is None:
-        runner = type(pipeline.runner).__name__
         if runner not in _LOCAL_RUNNERS:
             raise ParameterError(
                 f"noise_key must be given on {runner}: a file that every worker can read (file:gs://... is fine), "
@@ -127,12 +151,32 @@ def choose_key(pipeline: beam.Pipeline, noise_key: str | None, *, offline: bool 
             )
         directory = tempfile.mkdtemp(prefix="dpngram-")
         atexit.register(shutil.rmtree, directory, ignore_errors=True)
-        key = KeyReference("file", os.path.join(directory, secrets.token_hex(8) + ".key"))
+        key = KeyReference("file", os.path.join(directory, secrets.token_hex(8) + ".key"), fresh=True)
     else:
-        key = KeyReference.parse(noise_key)
+        key = KeyReference.parse(noise_key, key_records, remote=runner not in _LOCAL_RUNNERS)
+        warning = unrecorded_key(pipeline, noise_key, key_records)
+        if warning is not None:
+            _LOG.warning(warning)
     if not offline:
         key.create_if_missing()
     return key
+
+
+def unrecorded_key(pipeline: beam.Pipeline, noise_key: str | None, key_records: str | None) -> str | None:
+    """A sentence if nothing will remember what the key is used for; None if something will.
+
+    Workers on other machines keep no state for the next run. Beside a key file there is a place that all of them share;
+    a variable or a secret has none.
+    """
+    if noise_key is None:
+        return None
+    remote = type(pipeline.runner).__name__ not in _LOCAL_RUNNERS
+    if KeyReference.parse(noise_key, key_records, remote=remote).is_remembered:
+        return None
+    return (
+        f"noise_key: nothing remembers what {noise_key} is used for, because workers may be on other machines: take it "
+        "for this release only, or name a directory that all workers can write to with --key_records."
+    )
 
 
 def _keyed_fingerprint(block: UserBlock) -> tuple[int, bytes]:

@@ -17,7 +17,7 @@ from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.accounting.parameters import check_choice, check_integer
 from dpngram.transforms.add_spurious_grams import AddSpuriousGrams
 from dpngram.transforms.beam_workarounds import as_side
-from dpngram.transforms.bind_release import BindRelease, make_randomness
+from dpngram.transforms.bind_release import BindRelease, check_key, make_randomness
 from dpngram.transforms.blocks.grams import GramTable, Ngram
 from dpngram.transforms.blocks.levels import Level
 from dpngram.transforms.blocks.users import Users
@@ -27,11 +27,11 @@ from dpngram.transforms.context import ReleaseContext
 from dpngram.transforms.decode_grams import decode_levels
 from dpngram.transforms.document_form import DocumentForm
 from dpngram.transforms.group_users import GroupUsers
-from dpngram.transforms.limit_windows import LimitWindowsPerUser
+from dpngram.transforms.limit_windows import STREAM_STARTS, LimitWindowsPerUser
 from dpngram.transforms.noisy_threshold import NoisyThreshold
 from dpngram.transforms.policies import RoundPolicy, make_rounds
 from dpngram.transforms.prepare_posts import PreparePosts, choose_tokenizer
-from dpngram.transforms.randomness.noise_key import KeyReference, Randomness
+from dpngram.transforms.randomness.noise_key import Randomness
 from dpngram.transforms.sum_cells import SumCells
 from dpngram.transforms.validity_filter import PRUNINGS, ValidityFilter
 from dpngram.transforms.windowing import check_windowing, windows_per_document
@@ -122,6 +122,8 @@ class ExtractLevels(beam.PTransform):
         pruning: "both" (V_k = (S_1 x S_{k-1}) n (S_{k-1} x S_1)) or "single" (V_k = S_{k-1} x S_1).
         noise_key: where the key of the noise is: `file:PATH`, `env:NAME` or `gcp-secret:NAME`. Default: a fresh
             key that lives as long as this process. One key is for one release.
+        key_records: a directory, on any Beam filesystem, that remembers what keys were used for. Always remembered:
+            in the state directory of this machine ($DPNGRAM_STATE), and beside a key file.
         release: a label that enters the noise; a second release with the same key needs another.
         user_field, text_field: names of the fields, for documents that are rows or mappings.
         user_per_document: documents have no user; each is protected by itself.
@@ -130,6 +132,8 @@ class ExtractLevels(beam.PTransform):
             Whoever builds the graph deletes them when the release is written (`checkpoints.drop_checkpoints`).
         bound_windows: in fixed or sliding windows, leave out what a user says beyond `plan.windows` windows, see
             `LimitWindowsPerUser`. Default: if the plan has more than one.
+        stream_start: for unbounded input with `bound_windows`, see `LimitWindowsPerUser`: "new"; "continued" by an
+            engine that restores the job's state; "again" without that state, which is another release.
         offline: building the graph looks at no file: no key is created, and no checkpoint is looked for. For jobs that
             are only translated.
 
@@ -148,6 +152,7 @@ class ExtractLevels(beam.PTransform):
         sentences: bool = False,
         pruning: str = "both",
         noise_key: str | None = None,
+        key_records: str | None = None,
         release: str = "",
         user_field: str = "user",
         text_field: str = "text",
@@ -155,6 +160,7 @@ class ExtractLevels(beam.PTransform):
         shards: int = 32,
         checkpoints: str | None = None,
         bound_windows: bool | None = None,
+        stream_start: str = "new",
         offline: bool = False,
     ) -> None:
         super().__init__()
@@ -162,12 +168,12 @@ class ExtractLevels(beam.PTransform):
             raise ParameterError(f"plan must come from plan_extraction, got {type(plan).__name__}.")
         if checkpoints is not None and noise_key is None:
             raise ParameterError("checkpoints need a noise_key: only a run with the same key can resume from them.")
-        if noise_key is not None:
-            KeyReference.parse(noise_key)  # an error here rather than when the graph is built
+        check_key(noise_key, key_records)  # an error here rather than when the graph is built
         self._plan = plan
         self._pruning = check_choice("pruning", pruning, PRUNINGS)
         self._rounds = make_rounds(plan, self._pruning)
-        self._noise_key, self._release = noise_key, release
+        self._noise_key, self._key_records, self._release = noise_key, key_records, release
+        self._stream_start = check_choice("stream_start", stream_start, STREAM_STARTS)
         self._form = DocumentForm(user_field=user_field, text_field=text_field, user_per_document=user_per_document)
         self._tokenizer = choose_tokenizer(tokenizer, sentences, self._form)
         self._shards = check_integer("shards", shards, 1, 1 << 20)
@@ -209,7 +215,13 @@ class ExtractLevels(beam.PTransform):
 
     def _randomness(self, pipeline: beam.Pipeline) -> Randomness:
         return make_randomness(
-            pipeline, self._plan, self.settings(), self._noise_key, release=self._release, offline=self._offline
+            pipeline,
+            self._plan,
+            self.settings(),
+            self._noise_key,
+            release=self._release,
+            key_records=self._key_records,
+            offline=self._offline,
         )
 
     def _limit_windows(self, documents: beam.PCollection[Any], randomness: Randomness) -> beam.PCollection[Any]:
@@ -225,7 +237,9 @@ class ExtractLevels(beam.PTransform):
             )
         if self._form.user_per_document:
             return documents  # each is in `needed` windows
-        return documents | "LimitWindows" >> LimitWindowsPerUser(self._plan.windows, randomness, self._form)
+        return documents | "LimitWindows" >> LimitWindowsPerUser(
+            self._plan.windows, randomness, self._form, start=self._stream_start, offline=self._offline
+        )
 
     def _make_round(self, documents: beam.PCollection[Any], randomness: Randomness) -> MakeRound:
         """What computes a round: with `checkpoints`, one that continues from what was done, and keeps what it does."""

@@ -1,7 +1,8 @@
 """A bound on the number of windows that one user is in."""
 
+import secrets
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -17,14 +18,18 @@ from apache_beam.transforms.window import (
 from apache_beam.utils.timestamp import Timestamp
 
 from dpngram.accounting import ParameterError
+from dpngram.accounting.parameters import check_choice
 from dpngram.transforms.blocks.documents import DocumentBlock
 from dpngram.transforms.document_form import UNUSABLE, DocumentForm, check_form
 from dpngram.transforms.keyed_dofn import KeyedDoFn
 from dpngram.transforms.messages import Message
-from dpngram.transforms.randomness.noise_key import Randomness
+from dpngram.transforms.randomness.key_records import RecordUnreadableError
+from dpngram.transforms.randomness.noise_key import NoiseKeyError, Randomness
 from dpngram.transforms.windowing import producers
 
-__all__ = ["LimitWindowsPerUser", "admit", "earliest"]
+__all__ = ["STREAM_STARTS", "LimitWindowsPerUser", "admit", "earliest"]
+
+STREAM_STARTS = ("new", "continued", "again")
 
 
 class LimitWindowsPerUser(beam.PTransform):
@@ -39,17 +44,31 @@ class LimitWindowsPerUser(beam.PTransform):
     Privacy: whether a document of a user is kept depends on documents of this user alone, so that adding or
     removing the user changes nothing for others; and the user is then in at most W releases, for which a plan with
     `windows=W` is calibrated (docs/privacy.md, Windows). The windows that a user is in are kept for as long as
-    the job lives: for unbounded input that is 8 bytes a window and user.
+    the job lives: for unbounded input that is 8 bytes a window and user. A job that is started anew, without that
+    state, would count every user from zero: 2W windows in all. So the start of a stream is remembered with its key and
+    label, before any document passes, and a second one is refused unless the operator asks for it.
 
     Args:
         windows: W, the most windows that one user may be in.
         randomness: where the key is; users are named by keyed digests.
         form: where the user and the text are in a document; documents must have users.
+        start: unbounded input only. "new": the first start of this stream; "continued": the engine restores the state
+            of the job (a savepoint, an updated job); "again": a start without that state, which is another release.
+        offline: building the graph looks at no file.
     """
 
-    def __init__(self, windows: int, randomness: Randomness, form: DocumentForm) -> None:
+    def __init__(
+        self,
+        windows: int,
+        randomness: Randomness,
+        form: DocumentForm,
+        *,
+        start: str = "new",
+        offline: bool = False,
+    ) -> None:
         super().__init__()
         self._most, self._randomness, self._form = windows, randomness, check_form(form)
+        self._known, self._offline = check_choice("start", start, STREAM_STARTS) != "new", offline
 
     def expand(self, documents: beam.PCollection[Any]) -> beam.PCollection[Any]:
         windows = documents.windowing.windowfn
@@ -58,10 +77,16 @@ class LimitWindowsPerUser(beam.PTransform):
                 "sliding windows must come straight from WindowInto: after a GroupByKey an element's time is the end "
                 "of its window, which belongs to other windows as well."
             )
+        start = None
+        if not documents.is_bounded:
+            start = _Start(secrets.token_hex(16), self._known)
+            if not (self._known or self._offline):
+                _refuse_second_start(self._randomness)
         # The earliest time of a group holds the watermark: what leaves it at its own time is not late.
         named = (
             documents
-            | "ByUser" >> beam.ParDo(_ByUserDoFn(windows, self._randomness, self._form))  # (user, (time, document))
+            | "ByUser"
+            >> beam.ParDo(_ByUserDoFn(windows, self._randomness, self._form, start))  # (user, (time, document))
             | "AllWindows" >> beam.WindowInto(GlobalWindows(), timestamp_combiner=TimestampCombiner.OUTPUT_AT_EARLIEST)
         )
         if documents.is_bounded:
@@ -99,13 +124,40 @@ def _grouped(documents: beam.PCollection[Any], windows: WindowFn) -> bool:
     )
 
 
+class _Start(NamedTuple):
+    """One start of a stream. Every worker that sets up its graph has the same name for it."""
+
+    name: str
+    known: bool
+
+
+def _refuse_second_start(randomness: Randomness) -> None:
+    """The same check as on the workers, where it is early: before the job is sent. Nothing is written."""
+    if randomness.key.scheme == "gcp-secret":
+        return  # the launcher may have no right to read it
+    try:
+        source = randomness.open()
+        started = source.was_stream_started()
+    except (NoiseKeyError, RecordUnreadableError):
+        return  # only workers have the key, or they say what is wrong
+    if started:
+        raise NoiseKeyError(Message.STREAM_STARTED.format(key=randomness.key.location))
+
+
 class _ByUserDoFn(KeyedDoFn):
     """Keys a document by a keyed digest of its user: keys may be shown on a runner's pages."""
 
-    def __init__(self, windows: WindowFn, randomness: Randomness, form: DocumentForm) -> None:
+    def __init__(
+        self, windows: WindowFn, randomness: Randomness, form: DocumentForm, start: _Start | None = None
+    ) -> None:
         super().__init__(randomness)
-        self._windows, self._form = windows, form
+        self._windows, self._form, self._start = windows, form, start
         self._bad = Metrics.counter("dpngram", "bad_documents")
+
+    def setup(self) -> None:
+        super().setup()
+        if self._start is not None:  # no document passes before the start is remembered
+            self._source.start_stream(self._start.name, known=self._start.known)
 
     def process(
         self, document: Any, timestamp: Any = beam.DoFn.TimestampParam, window: Any = beam.DoFn.WindowParam

@@ -31,6 +31,22 @@ class Message(enum.Enum):
         "noise_key: {key} was already used for this release label with other data, parameters or version; take a new "
         "key, or a new --release label (a new release spends epsilon and delta again)."
     )
+    KEY_OPEN_TO_OTHERS = (
+        "noise_key: {key} can be read or changed by others than its owner on this worker; run chmod 600 on the file."
+    )
+    KEY_RECORD_UNREADABLE = (
+        "noise_key: the record of what {key} was used for cannot be read or kept on this worker ({kind}), so nothing "
+        "tells whether it may be used."
+    )
+    KEY_RECORD_NOWHERE = (
+        "noise_key: what {key} is used for must be remembered, and no file can be written, neither beside the key nor "
+        "in the state directory of this machine (DPNGRAM_STATE); name a directory with --key_records."
+    )
+    STREAM_STARTED = (
+        "noise_key: a stream was started with {key} and this release label before, and its state alone knows how many "
+        "windows each user was in; --start continued if the engine restores that state, --start again for another "
+        "release, whose epsilon and delta are added."
+    )
     KEYS_DIFFER = "noise_key: workers hold different keys; was the variable or secret changed meanwhile?"
     OTHER_CHECKPOINTS = (
         "noise_key: the checkpoints of this output were made with another key, or from other data; --overwrite starts "

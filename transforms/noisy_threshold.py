@@ -56,17 +56,18 @@ class NoisyThreshold(beam.PTransform):
 
 
 # The rounds of each graph that have noise already.
-_CLAIMED: "weakref.WeakKeyDictionary[beam.Pipeline, set[tuple[Randomness, int, int]]]" = weakref.WeakKeyDictionary()
+_CLAIMED: "weakref.WeakKeyDictionary[beam.Pipeline, set[tuple[str, str, str, int, int]]]" = weakref.WeakKeyDictionary()
 
 
 def _claim(pipeline: beam.Pipeline, randomness: Randomness, policy: RoundPolicy) -> None:
     """An error if the graph has a round with the same noise already.
 
     Privacy: noise is named by the key, the settings, the place in the graph, the level and the round. Two histograms
-    that share all of these share their noise, and the difference of what they release is exact.
+    that share all of these share their noise, and the difference of what they release is exact. The key is left out
+    here: it may have several names, and two names of one key are one key.
     """
     claimed = _CLAIMED.setdefault(pipeline, set())
-    name = (randomness, policy.n, policy.number)
+    name = (randomness.release, randomness.application, randomness.settings, policy.n, policy.number)
     if name in claimed:
         raise ParameterError(
             f"level {policy.n}, round {policy.number + 1} is in this graph already, with the same randomness: both "

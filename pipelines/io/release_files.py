@@ -63,6 +63,7 @@ class OfWindow(TypedDict, total=False):
     """What only the manifest of a window has."""
 
     window: ManifestWindow
+    stream: str  # what one start of the stream is; absent where windows are no stream's
 
 
 class Manifest(OfWindow):

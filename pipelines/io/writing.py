@@ -76,13 +76,20 @@ class WriteWindows(beam.PTransform):
     Args:
         directory: gets a directory for each window.
         plan, settings, output_format: as for `WriteRelease`.
+        stream: what the manifest says about the stream that the windows are from.
     """
 
     def __init__(
-        self, directory: str, plan: ExtractionPlan, settings: dict[str, Any], output_format: str = "jsonl"
+        self,
+        directory: str,
+        plan: ExtractionPlan,
+        settings: dict[str, Any],
+        output_format: str = "jsonl",
+        *,
+        stream: str | None = None,
     ) -> None:
         super().__init__()
-        self._write = _WriteWindowDoFn(_Writer(directory, plan, settings, output_format))
+        self._write = _WriteWindowDoFn(_Writer(directory, plan, settings, output_format), stream)
 
     def expand(self, tables: dict[int, beam.PCollection[GramTable]]) -> beam.PCollection[str]:
         later = {n: table for n, table in tables.items() if n > 1}
@@ -127,8 +134,10 @@ class _Writer:
         }
         contents[MANIFEST] = (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode()
         path = str(FileSystems.join(directory, MANIFEST))
-        if once and FileSystems.exists(path) and read_whole(path) != contents[MANIFEST]:
-            raise NoiseKeyError(Message.WINDOW_RELEASED_BEFORE.format())
+        if once and FileSystems.exists(path):
+            if not _is_same_release(read_whole(path), contents[MANIFEST]):
+                raise NoiseKeyError(Message.WINDOW_RELEASED_BEFORE.format())
+            return path  # it was the last file to be written, so all others are there
         if not FileSystems.exists(directory):
             with contextlib.suppress(FileExistsError, BeamIOError):  # another try of the same release made it
                 FileSystems.mkdirs(directory)
@@ -152,6 +161,17 @@ class _Writer:
         return level, data
 
 
+def _is_same_release(stored: bytes, asked: bytes) -> bool:
+    """Whether two manifests are of one release; which start of a stream made it may differ."""
+    if stored == asked:
+        return True
+    try:
+        first, second = ({**json.loads(manifest), "stream": None} for manifest in (stored, asked))
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return first == second
+
+
 class _WriteDoFn(beam.DoFn):
     def __init__(self, writer: _Writer) -> None:
         self._writer = writer
@@ -161,10 +181,11 @@ class _WriteDoFn(beam.DoFn):
 
 
 class _WriteWindowDoFn(beam.DoFn):
-    def __init__(self, writer: _Writer) -> None:
+    def __init__(self, writer: _Writer, stream: str | None) -> None:
         self._writer = writer
+        self._more: OfWindow = {} if stream is None else {"stream": stream}
 
     def process(self, n1: GramTable, window: Any = beam.DoFn.WindowParam, **tables: Any) -> Iterator[str]:
         bounds: ManifestWindow = {"start": window.start.to_rfc3339(), "end": window.end.to_rfc3339()}
         name = f"{bounds['start']}--{bounds['end']}".replace(":", "-")
-        yield self._writer.write(name, {"n1": n1, **tables}, {"window": bounds}, once=True)
+        yield self._writer.write(name, {"n1": n1, **tables}, {"window": bounds, **self._more}, once=True)

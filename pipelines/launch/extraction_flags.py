@@ -25,6 +25,13 @@ def extraction_flags(what: str, when: str, *, shards: int | None = None) -> list
         Flag("tokenizer", f"one of: {tokenizer_help()}", default="words"),
         Flag("sentences", "n-grams do not cross the end of a sentence", Kind.SWITCH),
         Flag("noise_key", f"where the key of the noise is: file:PATH, env:NAME or gcp-secret:NAME; {when}"),
+        Flag(
+            "key_records",
+            "directory that remembers what keys were used for, where all workers can write (always remembered: in "
+            "$DPNGRAM_STATE on this machine, and beside a key file)",
+            Kind.PATH,
+            metavar="DIR",
+        ),
         Flag("release", f"label of the {what}; every {what} with the same key needs another", default=""),
         Flag(
             "shards",
@@ -57,6 +64,6 @@ def screen_flags(*, progress: bool) -> list[Flag]:
 
 def extraction_arguments(flags: argparse.Namespace, input_bytes: int = 0) -> dict[str, Any]:
     """The arguments of `ExtractLevels` and `CompareSystems` that these flags give."""
-    names = ("tokenizer", "sentences", "pruning", "noise_key", "release")
+    names = ("tokenizer", "sentences", "pruning", "noise_key", "key_records", "release")
     arguments = {name: getattr(flags, name) for name in names if name in flags}
     return {**arguments, "shards": default_shards(input_bytes) if flags.shards is None else flags.shards}

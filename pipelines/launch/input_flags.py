@@ -138,23 +138,42 @@ def new_directory(name: str, directory: str | None, *, private: bool = False) ->
     return directory
 
 
-def check_apart(output: str, *, noise_key: str | None, **paths: str | None) -> None:
-    """Raises ParameterError if the noise key, or one of the other paths, is inside the output.
+def check_apart(output: str, *, noise_key: str | None, key_records: str | None = None, **paths: str | None) -> None:
+    """Raises ParameterError if the noise key, records of its uses, or one of the other paths, is inside the output.
 
-    The output may be published. With the key, the noise can be removed; lists of bad records and notes for the operator
-    have exact counts; checkpoints tell of a run that is not finished.
+    The output may be published. With the key, the noise can be removed; records of its uses tell which windows had
+    data; lists of bad records and notes for the operator have exact counts; checkpoints tell of a run that is not
+    finished. A link to a key counts as the key: records are made beside both.
 
     Args:
         output: the directory of the release.
         noise_key: as the user gave it.
-        paths: files and directories, by the name of their flag.
+        key_records: the directory for records of uses, as the user gave it.
+        paths: other files and directories, by the name of their flag.
     """
-    key = None if noise_key is None else KeyReference.parse(noise_key)
-    inside = {"noise_key": key.location if key and key.scheme == "file" else None, **paths}
-    for name, path in inside.items():
-        if path is not None and f"{_absolute(path)}/".startswith(f"{_absolute(output)}/"):
-            raise ParameterError(f"{name} must not be in the output, which may be published.")
+    inside = {name: [path] for name, path in paths.items() if path is not None}
+    if noise_key is not None:
+        key = KeyReference.parse(noise_key, key_records)
+        inside["noise_key"] = [key.location] if key.scheme == "file" else []
+        inside["key_records"] = [place.directory for place in key.places() if place.key_file is None]
+    for name, found in inside.items():
+        for path in found:
+            if any(_is_inside(one, output) for one in (_real(path), _named(path))):
+                raise ParameterError(f"{name} must not be in the output, which may be published.")
 
 
-def _absolute(path: str) -> str:
+def _is_inside(path: str, directory: str) -> bool:
+    return f"{path}/".startswith(f"{_real(directory)}/")
+
+
+def _real(path: str) -> str:
+    """The path behind all links."""
     return (os.path.realpath(path) if FileSystems.get_scheme(path) is None else path).rstrip("/")
+
+
+def _named(path: str) -> str:
+    """The path behind all links but the last."""
+    if FileSystems.get_scheme(path) is not None:
+        return path.rstrip("/")
+    directory, name = os.path.split(os.path.abspath(path))
+    return os.path.join(os.path.realpath(directory), name).rstrip("/")

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import sys
 from collections.abc import Callable, Sequence
 
 import apache_beam as beam
@@ -12,6 +13,7 @@ from dpngram.pipelines.launch.beam_flags import beam_options
 from dpngram.pipelines.launch.failures import failure_line
 from dpngram.pipelines.launch.flags import OneLineParser, print_error
 from dpngram.pipelines.launch.startup import keep_memory, quiet_logging
+from dpngram.transforms.bind_release import unrecorded_key
 from dpngram.transforms.randomness.noise_key import NoiseKeyError
 
 __all__ = ["Job", "run_job"]
@@ -48,6 +50,10 @@ def run_job(
         job = prepare(flags, beam_options(flags.beam_flags))
     except (ParameterError, NoiseKeyError) as error:
         parser.error(str(error))
+    if job.pipeline is not None:
+        warning = unrecorded_key(job.pipeline, flags.noise_key, getattr(flags, "key_records", None))
+        if warning is not None:
+            print(f"{parser.prog}: warning: {warning}", file=sys.stderr)
     try:
         return job.run()
     except Exception as error:

@@ -4,6 +4,7 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from helpers.keys import write_key
 
 from dpngram.accounting import plan_extraction
 from dpngram.transforms import ExtractNgrams
@@ -30,7 +31,7 @@ class Collect:
         self.plan = PLANS[policy]
         self.path = tmp_path / "rows"
         self.key = tmp_path / "noise.key"
-        self.key.write_bytes(b"0123456789abcdef" * 2)
+        write_key(self.key, b"0123456789abcdef" * 2)
 
     def __call__(self, documents, options=(), transform=None, **arguments):
         self.path.unlink(missing_ok=True)

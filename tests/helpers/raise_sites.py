@@ -12,6 +12,7 @@ from apache_beam.testing.test_stream import TestStream
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, Repeatedly
 from apache_beam.transforms.window import FixedWindows, Sessions, SlidingWindows, TimestampedValue
 from helpers.canaries import CANARIES
+from helpers.keys import write_key
 
 from dpngram.accounting import ExtractionPlan, plan_extraction
 from dpngram.pipelines import stream
@@ -160,8 +161,44 @@ def secret(monkeypatch):
 
 
 def key_file(tmp, content):
-    (tmp / "bad.key").write_bytes(content)
+    write_key(tmp / "bad.key", content)
     noise_key.KeyReference("file", str(tmp / "bad.key")).load()
+
+
+def load_key(tmp):
+    noise_key.KeyReference("file", str(tmp / "bad.key")).load()
+
+
+def launch_key(tmp):
+    (tmp / "k").chmod(0o666)
+    noise_key.KeyReference("file", str(tmp / "k")).create_if_missing()
+
+
+def opened(tmp, **more):
+    reference = noise_key.KeyReference("file", str(tmp / "noise.key"), **more)
+    reference.create_if_missing()
+    return noise_key.Randomness(reference, "", "a", "s").open()
+
+
+def unreadable_record(tmp):
+    source = opened(tmp)
+    source.bind(b"w", C.encode()[:16].ljust(16))
+    (record,) = tmp.glob("*.used")
+    record.unlink()
+    record.mkdir()
+    source.bind(b"w", C.encode()[:16].ljust(16))
+
+
+def no_record(tmp, monkeypatch):
+    monkeypatch.setenv("DPNGRAM_STATE", text_file(tmp))
+    monkeypatch.setenv("KEY_OF_TESTS", "ab" * 32)
+    reference = noise_key.KeyReference("env", "KEY_OF_TESTS")
+    noise_key.Randomness(reference, "", "a", "s").open().bind(b"w", C.encode()[:16].ljust(16))
+
+
+def second_start(tmp):
+    for start in (C, C[::-1]):
+        opened(tmp).start_stream(start)
 
 
 def text_file(tmp):
@@ -197,6 +234,11 @@ SITES = {
     "a key in hex": lambda t, m: key_file(t, (C * 9).encode()[:64]),
     "an empty reference": lambda t, m: noise_key.KeyReference.parse("env:"),
     "a key used before": lambda t, m: other_data(t),
+    "a key for everybody": lambda t, m: (key_file(t, b"k" * 32), (t / "bad.key").chmod(0o644), load_key(t)),
+    "a key for everybody, at launch": lambda t, m: ((t / "k").write_bytes(C.encode()), launch_key(t)),
+    "a record for nobody": lambda t, m: unreadable_record(t),
+    "no place for a record": lambda t, m: no_record(t, m),
+    "a stream started twice": lambda t, m: second_start(t),
     "a secret": lambda t, m: secret(m),
     "another key": lambda t, m: group_users.group_users(
         blocks(C), user_per_document=False, source=key_source(b"o" * 32)

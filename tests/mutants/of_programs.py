@@ -23,8 +23,8 @@ PROGRAMS = (
         edits=(
             Edit(
                 "pipelines/io/writing.py",
-                "        if once and FileSystems.exists(path) and",
-                "        if once and not path and",
+                "        if once and FileSystems.exists(path):",
+                "        if once and not path:",
             ),
         ),
         tests=("tests/pipelines/test_stream.py::test_a_window_is_not_released_twice",),
@@ -152,8 +152,8 @@ PROGRAMS = (
         edits=(
             Edit(
                 "pipelines/compare.py",
-                "    check_apart(flags.output, noise_key=flags.noise_key, bad_records=flags.bad_records)\n",
-                "",
+                "flags.output, noise_key=flags.noise_key, key_records",
+                "flags.output, noise_key=None, key_records",
             ),
         ),
         tests=("tests/pipelines/test_compare.py::test_nothing_private_in_the_output",),
@@ -164,8 +164,8 @@ PROGRAMS = (
         edits=(
             Edit(
                 "pipelines/stream.py",
-                "    check_apart(output, noise_key=reference)  # beside it: which windows had data\n",
-                "",
+                "    check_apart(output, noise_key=reference, key_records=key_records)",
+                "   ",
             ),
         ),
         tests=("tests/pipelines/test_stream.py::test_one_line_and_status_2",),

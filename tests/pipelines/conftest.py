@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from helpers.comparisons import SWEEPS, compare
+from helpers.keys import write_key
 from helpers.runs import BUDGET, small_corpus
 
 from dpngram.pipelines.cli import main
@@ -14,7 +15,7 @@ from dpngram.pipelines.cli import main
 def key(tmp_path):
     """A key of the operator's."""
     path = tmp_path / "noise.key"
-    path.write_bytes(b"0123456789abcdef" * 2)
+    write_key(path, b"0123456789abcdef" * 2)
     return str(path)
 
 

@@ -5,6 +5,7 @@ import re
 
 import pytest
 from helpers.comparisons import SWEEPS, compare, exact_of, table
+from helpers.keys import write_key
 
 from dpngram.pipelines import compare as program
 from dpngram.pipelines.io.reading import InputFormat
@@ -78,13 +79,13 @@ def walk(pipeline):
 def test_the_same_key_gives_the_same_comparison(compared_file, tmp_path):
     """Cutoffs otherwise, run twice: the same bytes. Other noise for other keys."""
     key = tmp_path / "noise.key"
-    key.write_bytes(b"0123456789abcdef" * 2)
+    write_key(key, b"0123456789abcdef" * 2)
     flags = ["--input", compared_file, "--systems", "dpne,dpsu_all,dpsu_single", "--noise_key", key]
     assert compare(tmp_path / "a", *flags) == 0
     assert compare(tmp_path / "b", *flags, "--shards", 3, "--direct_runner_bundle_repeat", 1) == 0
     assert (tmp_path / "a" / "comparison.json").read_bytes() == (tmp_path / "b" / "comparison.json").read_bytes()
     other = tmp_path / "other.key"
-    other.write_bytes(b"fedcba9876543210" * 2)
+    write_key(other, b"fedcba9876543210" * 2)
     assert compare(tmp_path / "c", *flags[:-1], other) == 0
     assert (tmp_path / "a" / "comparison.json").read_bytes() != (tmp_path / "c" / "comparison.json").read_bytes()
 
@@ -171,7 +172,7 @@ def test_nothing_private_in_the_output(compared_file, tmp_path, capsys, flag):
 def test_msnbc_is_the_papers_table(msnbc, tmp_path):
     """The four rows within 3 % by their totals, and the statistics; one key, so the same every time."""
     key = tmp_path / "noise.key"
-    key.write_bytes(b"msnbc990928-seq." * 2)
+    write_key(key, b"msnbc990928-seq." * 2)
     budget = ["--epsilon", "1", "--delta", "1e-7", "--max_n", "6", "--max_contributions", "10"]
     flags = ["--input", msnbc, "--input_format", "text", "--skip_header_lines", 7, "--tokenizer", "whitespace"]
     flags += ["--systems", "dpne,dpsu_all,dpsu_even,dpsu_single", "--as_printed", "--noise_key", key]

@@ -27,6 +27,7 @@ from helpers.faulty_graphs import (
     polled,
     streamed,
 )
+from helpers.keys import write_key
 from helpers.runs import BUDGET, checkpoints_of, extract, files, jsonl, keep_checkpoints
 from helpers.streams import tolerate_empty_bundles
 
@@ -152,7 +153,7 @@ def build(run, runner, tmp_path, monkeypatch):
 
 def make_key(tmp_path):
     (tmp_path / "key").mkdir()
-    (tmp_path / "key" / "noise.key").write_bytes(b"f" * 32)
+    write_key(tmp_path / "key" / "noise.key", b"f" * 32)
     clear(tmp_path)
 
 
@@ -228,7 +229,7 @@ def _children(pid):
 def test_a_worker_process_is_killed(tmp_path):
     """The local runner gives up, in one line; the same command with --resume ends in the bytes of a quiet run."""
     (tmp_path / "in.jsonl").write_bytes(jsonl(CORPUS))
-    (tmp_path / "noise.key").write_bytes(b"f" * 32)
+    write_key(tmp_path / "noise.key", b"f" * 32)
     (tmp_path / "sitecustomize.py").write_text(WAITING)
     out = tmp_path / "out"
     flags = ["--input", str(tmp_path / "in.jsonl"), "--noise_key", str(tmp_path / "noise.key"), "--quiet"]

@@ -13,6 +13,7 @@ import hypothesis
 import numpy as np
 import pytest
 from helpers.fuzz import check, command, edited, json_values, look, mutations, no_hang
+from helpers.keys import write_key
 from helpers.runs import BUDGET, checkpoints_of, extract, jsonl, keep_checkpoints, small_corpus
 from hypothesis import strategies as st
 
@@ -35,7 +36,7 @@ def releases(tmp_path_factory):
     """A finished release in every format, of words that would like to be HTML."""
     directory = tmp_path_factory.mktemp("releases")
     (directory / "in.jsonl").write_bytes(jsonl(small_corpus(300, [word.replace(" ", "_") for word in HOSTILE])))
-    (directory / "noise.key").write_bytes(b"k" * 32)
+    write_key(directory / "noise.key", b"k" * 32)
     flags = ["--input", directory / "in.jsonl", "--tokenizer", "whitespace", "--max_n", "2"]
     for name in OUTPUT_FORMATS:
         key = ["--noise_key", directory / "noise.key", "--release", name]
@@ -169,7 +170,7 @@ def test_fuzz_checkpoints(releases, tmp_path, monkeypatch):
     """A run that goes on from a damaged checkpoint stops in one line, without a manifest."""
     out = tmp_path / "out"
     flags = ["--input", releases / "in.jsonl", "--noise_key", tmp_path / "k", "--max_n", "2", "--policy", "paper"]
-    (tmp_path / "k").write_bytes(b"k" * 32)
+    write_key(tmp_path / "k", b"k" * 32)
     with monkeypatch.context() as patch:
         keep_checkpoints(patch)
         assert extract(out, *flags) == 0

@@ -15,6 +15,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.display import DisplayData
 from helpers.canaries import BUDGET, CANARIES, FORMATS, MARK, encodings, search, traces, write_input
+from helpers.keys import write_key
 from helpers.runs import checkpoints_of, extract, keep_checkpoints, notes_of
 
 from dpngram.pipelines import extract as extract_module
@@ -111,7 +112,7 @@ def test_no_canary_anywhere(tmp_path, monkeypatch, capfd, number):
     watch = _Watch(monkeypatch)
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
-    (tmp_path / "noise.key").write_bytes(KEY)
+    write_key(tmp_path / "noise.key", KEY)
     pattern = write_input(tmp_path / "in", name)
     flags = ["--input", pattern, "--input_format", name, "--bad_records", tmp_path / "bad", "--max_bad_fraction", "1"]
     flags += ["--policy", ("plus", "paper")[number % 2], "--noise_key", tmp_path / "noise.key", "--verbose"]
@@ -283,7 +284,8 @@ def test_a_run_that_is_killed_leaves_only_what_is_released(tmp_path):
     assert {*tmp_path.iterdir()} - {*places} == {run.out, tmp_path / "in"}
     left = {path.relative_to(tmp_path) for place in places for path in place.iterdir()}
     left = {path for path in left if not path.match("tmp/beam-pipeline-temp*")}  # Beam's, searched below
-    assert all(path.match("out.checkpoints/checkpoint-*.block*") or path.match("key/noise.key*") for path in left)
+    kinds = ("out.checkpoints/checkpoint-*.block*", "key/noise.key", "key/*.used")
+    assert all(any(path.match(kind) for kind in kinds) for path in left)
     assert len([path for path in left if path.suffix == ".block"]) >= 5
     assert len([path for path in left if path.suffix == ".used"]) == 1
     inputs = {tmp_path / "in", *(tmp_path / "in").iterdir()}

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from helpers.blocks import ONE_CELL
 from helpers.costs import cheapest, measure
+from helpers.keys import write_key
 from helpers.loads import CHAIN, LOADS, background, extraction
 from helpers.runs import extract, files, jsonl, notes_of, small_corpus
 from scipy.stats import norm
@@ -179,7 +180,7 @@ def test_one_user_moves_the_release_by_norm_one(tmp_path, policy, records):
 
 
 def key(directory, name):
-    (directory / f"{name}.key").write_bytes(name.encode().ljust(32, b"."))
+    write_key(directory / f"{name}.key", name.encode().ljust(32, b"."))
     return directory / f"{name}.key"
 
 

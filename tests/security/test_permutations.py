@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from helpers.keys import write_key
 from helpers.runs import extract, files, small_corpus
 
 from dpngram.accounting import plan_extraction
@@ -44,7 +45,7 @@ def test_a_hundred_permutations(policy):
 @pytest.mark.parametrize("policy", ["paper", "plus"])
 def test_permutations_of_files(tmp_path, policy):
     """Through the whole program: files, manifest and report, byte for byte; so their sizes, too."""
-    (tmp_path / "noise.key").write_bytes(b"p" * 32)
+    write_key(tmp_path / "noise.key", b"p" * 32)
     random = np.random.default_rng(13)
     results = []
     for number in range(4):

@@ -6,6 +6,7 @@ import stat
 import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from helpers.keys import write_key
 from helpers.runs import GOOD, checkpoints_of, extract, files, keep_checkpoints
 from helpers.runs import jsonl as body
 
@@ -17,7 +18,7 @@ from dpngram.transforms import ExtractLevels, checkpoints, noisy_threshold
 def test_resume_goes_on_from_the_rounds_that_were_done(tmp_path, policy, monkeypatch):
     """Whatever rounds are known, the result is the same; rounds that are known draw no noise again."""
     (tmp_path / "in.jsonl").write_bytes(body(GOOD))
-    (tmp_path / "noise.key").write_bytes(b"k" * 32)
+    write_key(tmp_path / "noise.key", b"k" * 32)
     flags = ["--input", tmp_path / "in.jsonl", "--noise_key", tmp_path / "noise.key", "--policy", policy]
     out = tmp_path / "out"
     keep_checkpoints(monkeypatch)
@@ -52,7 +53,7 @@ def test_resume_goes_on_from_the_rounds_that_were_done(tmp_path, policy, monkeyp
 def test_checkpoints_of_another_run_stop_it(tmp_path, changed, monkeypatch, capsys):
     """Other data, or another key: one line, and no manifest; two releases are never mixed."""
     (tmp_path / "in.jsonl").write_bytes(body(GOOD))
-    (tmp_path / "noise.key").write_bytes(b"k" * 32)
+    write_key(tmp_path / "noise.key", b"k" * 32)
     monkeypatch.setenv("NOISE", "ab" * 32)
     key = "env:NOISE" if changed == "env" else tmp_path / "noise.key"
     out = tmp_path / "out"
@@ -60,7 +61,7 @@ def test_checkpoints_of_another_run_stop_it(tmp_path, changed, monkeypatch, caps
     assert extract(out, "--input", tmp_path / "in.jsonl", "--noise_key", key) == 0
     (out / "manifest.json").unlink()
     if changed == "key":
-        (tmp_path / "other.key").write_bytes(b"o" * 32)
+        write_key(tmp_path / "other.key", b"o" * 32)
         key = tmp_path / "other.key"
     else:
         (tmp_path / "in.jsonl").write_bytes(body(GOOD[5:]))

@@ -5,6 +5,7 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 from helpers.graphs import PLANS
+from helpers.keys import write_key
 
 from dpngram.transforms import ExtractNgrams
 from dpngram.transforms.testing import exact_plan
@@ -23,7 +24,7 @@ def test_a_user_of_many_tokens(tokens):
 @MANY_TOKENS
 def test_a_user_of_many_tokens_beside_others(tmp_path, tokens):
     """Policy plus: the heavy user spends its one budget, whatever it holds; the others' phrase comes out. One key."""
-    (tmp_path / "noise.key").write_bytes(b"h" * 32)
+    write_key(tmp_path / "noise.key", b"h" * 32)
     extract = ExtractNgrams(PLANS["plus"], noise_key=str(tmp_path / "noise.key"))
     others = [(f"u{i}", "see you tomorrow") for i in range(400)]
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:

@@ -7,6 +7,7 @@ from apache_beam.runners.pipeline_context import PipelineContext
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 from helpers.graphs import BUDGET, PLANS, corpus
+from helpers.keys import write_key
 from helpers.payloads import opened
 
 from dpngram.accounting import ParameterError, plan_extraction
@@ -32,7 +33,7 @@ def test_keys_labels_plans_and_tokenizers_draw_other_noise(collect_paper, tmp_pa
     documents = corpus()
     results = [collect_paper(documents), collect_paper(documents, release="second")]
     results.append(collect_paper(documents, release="third", tokenizer="whitespace"))
-    (tmp_path / "other.key").write_bytes(b"x" * 32)
+    write_key(tmp_path / "other.key", b"x" * 32)
     results.append(collect_paper(documents, noise_key=f"file:{tmp_path}/other.key"))
     results.append(collect_paper(documents, noise_key=None))
     results.append(collect_paper(documents, noise_key=None))

@@ -13,7 +13,7 @@ from dpngram.transforms.baselines.count_exactly import CountExactly, Tally
 from dpngram.transforms.baselines.named_grams import NamedGrams, digest_table, drop_long_users, gram_digests
 from dpngram.transforms.baselines.release_unions import ReleaseUnions, UnionRun
 from dpngram.transforms.beam_workarounds import applied_label
-from dpngram.transforms.bind_release import BindContent, FingerprintUsers, choose_key
+from dpngram.transforms.bind_release import BindContent, FingerprintUsers, check_key, choose_key
 from dpngram.transforms.blocks.grams import GramTable
 from dpngram.transforms.blocks.levels import Level
 from dpngram.transforms.blocks.users import UserBlock
@@ -25,7 +25,7 @@ from dpngram.transforms.group_users import GroupUsers
 from dpngram.transforms.keyed_dofn import KeyedDoFn
 from dpngram.transforms.policies import make_rounds
 from dpngram.transforms.prepare_posts import PreparePosts, choose_tokenizer
-from dpngram.transforms.randomness.noise_key import KeyReference, Randomness, settings_digest
+from dpngram.transforms.randomness.noise_key import Randomness, settings_digest
 from dpngram.transforms.validity_filter import PRUNINGS
 from dpngram.transforms.windowing import check_windowing, window_name
 
@@ -49,7 +49,7 @@ class CompareSystems(beam.PTransform):
         anonymity: with a sequence of K, also counts exactly: NOT private. None: the graph has no such step.
         followed: the runs whose grams are looked for among the exact ones.
         max_user_tokens: users with more tokens than this are left out whole.
-        tokenizer, sentences, noise_key, release, user_per_document, shards: as for `ExtractLevels`.
+        tokenizer, sentences, noise_key, key_records, release, user_per_document, shards: as for `ExtractLevels`.
 
     Privacy: each run is private by its plan, as if it were alone: users, clipping draws and noise of a run are named by
     a key derived from its label. All of them together cost the *sum* of their budgets (basic composition). The
@@ -63,6 +63,7 @@ class CompareSystems(beam.PTransform):
         tokenizer: str = "words",
         sentences: bool = False,
         noise_key: str | None = None,
+        key_records: str | None = None,
         release: str = "",
         user_per_document: bool = False,
         shards: int = 32,
@@ -80,9 +81,8 @@ class CompareSystems(beam.PTransform):
                 make_rounds(run.plan, run.pruning)
         self._form = DocumentForm(user_per_document=user_per_document)
         self._tokenizer = choose_tokenizer(tokenizer, sentences, self._form)
-        if noise_key is not None:
-            KeyReference.parse(noise_key)  # an error here rather than when the graph is built
-        self._noise_key, self._release = noise_key, release
+        check_key(noise_key, key_records)  # an error here rather than when the graph is built
+        self._noise_key, self._key_records, self._release = noise_key, key_records, release
         self._shards = check_integer("shards", shards, 1, 1 << 20)
         self._max_user_tokens = max_user_tokens
         if max_user_tokens is not None:
@@ -102,7 +102,7 @@ class CompareSystems(beam.PTransform):
         check_windowing(documents)
         if documents.windowing.windowfn != GlobalWindows():
             raise ParameterError("windows must be global in a comparison: it is one set of tables.")
-        key = choose_key(documents.pipeline, self._noise_key)
+        key = choose_key(documents.pipeline, self._noise_key, self._key_records)
         application = applied_label(documents.pipeline)
         naming = Randomness(key, self._release, application, settings_digest(self.settings()))
         users = (

@@ -2,19 +2,18 @@
 
 Privacy: the release is private because the noise is unknown. Whoever holds the key can subtract the noise. A key used
 for two data sets is an equality test between them (same bytes if and only if same data), which composition does not
-cover. So every run has a fresh key unless one is given. A key file remembers what it was used for, as a MAC that
-reveals nothing without the key. Noise is bound to the content: the run key is derived from the master key, the release
-label, the place in the graph, the window, every setting, and a fingerprint of the data. Other data get other noise.
+cover. So every run has a fresh key unless one is given. What a key was used for is remembered under an id of the key
+(`key_records`). Noise is bound to the content: the run key is derived from the master key, the release label, the place
+in the graph, the window, every setting, and a fingerprint of the data. Other data get other noise.
 """
 
-import contextlib
 import dataclasses
 import functools
 import hashlib
-import hmac
 import json
 import os
 import secrets
+import shlex
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +21,7 @@ from pathlib import Path
 from apache_beam.io.filesystems import FileSystems
 
 from dpngram.transforms.messages import Message
+from dpngram.transforms.randomness import key_records
 from dpngram.transforms.randomness.prf import Prf, derive_key
 
 __all__ = ["ALGORITHM_VERSION", "Draw", "KeyReference", "KeySource", "NoiseKeyError", "Randomness", "settings_digest"]
@@ -41,21 +41,32 @@ class NoiseKeyError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class KeyReference:
-    """Where the master key is: `file:PATH` (any Beam filesystem) or a bare path, `env:NAME`, `gcp-secret:NAME`."""
+    """Where the master key is: `file:PATH` (any Beam filesystem) or a bare path, `env:NAME`, `gcp-secret:NAME`.
+
+    Args:
+        scheme: file, env or gcp-secret.
+        location: the path or the name.
+        records: a directory that remembers what keys were used for, besides the places of `key_records.places`.
+        fresh: the key is for one run of this process only.
+        remote: workers may be on other machines.
+    """
 
     scheme: str
     location: str
+    records: str | None = None
+    fresh: bool = False
+    remote: bool = False
 
     @classmethod
-    def parse(cls, text: str) -> "KeyReference":
+    def parse(cls, text: str, records: str | None = None, *, remote: bool = False) -> "KeyReference":
         scheme, _, location = text.partition(":")
         if scheme not in _SCHEMES:
             scheme, location = "file", text
         if not location:
             raise NoiseKeyError("noise_key must be file:PATH, a path, env:NAME or gcp-secret:NAME, got an empty name.")
-        if scheme == "file" and FileSystems.get_scheme(location) is None:
-            location = str(Path(location).absolute())  # workers may have another working directory
-        return cls(scheme, location)
+        if scheme == "file":
+            location = _absolute(location)
+        return cls(scheme, location, None if records is None else _absolute(records), remote=remote)
 
     def __str__(self) -> str:
         return f"{self.scheme}:{self.location}"
@@ -69,42 +80,66 @@ class KeyReference:
         elif self.scheme == "gcp-secret":
             stored = _read_secret(self.location)
         else:
-            try:
-                with FileSystems.open(self.location, compression_type="uncompressed") as file:
-                    stored = file.read()
-            except Exception as error:
-                raise NoiseKeyError(
-                    Message.KEY_UNREADABLE.format(key=self.location, kind=type(error).__name__)
-                ) from None
+            stored = self._read_file()
         return _decode(stored, str(self))
 
     def create_if_missing(self) -> None:
-        """Writes a fresh key from the operating system, readable by its owner only, unless there is one."""
+        """Writes a fresh key from the operating system, readable by its owner only, unless there is one.
+
+        One that is there must be closed to others, as ssh asks of its keys.
+        """
         if self.scheme != "file":
             return
         if FileSystems.get_scheme(self.location) is None:
             try:
-                _create_once(self.location, secrets.token_bytes(KEY_BYTES))
+                if not os.path.exists(self.location):
+                    key_records.create_once(self.location, secrets.token_bytes(KEY_BYTES))
+                status = os.stat(self.location)
             except OSError as error:
                 raise NoiseKeyError(f"noise_key: {self.location} cannot be created ({error.strerror}).") from None
+            if _is_open_to_others(status):
+                raise NoiseKeyError(
+                    f"noise_key: {self.location} can be read or changed by others than its owner (mode "
+                    f"{stat.S_IMODE(status.st_mode):04o}): chmod 600 {shlex.quote(self.location)}"
+                )
         elif not FileSystems.exists(self.location):
             with FileSystems.create(self.location, compression_type="uncompressed") as file:
                 file.write(secrets.token_bytes(KEY_BYTES))
 
-    def remember(self, use: str, content: str) -> None:
-        """Stores what the key was used for beside it; refuses another content under the same use."""
-        if self.scheme != "file":
-            return  # nothing can be stored beside an environment variable or a secret; the docs say so
-        path = f"{self.location}.{use}.used"
-        if FileSystems.get_scheme(path) is None:
-            _create_once(path, content.encode())
-        elif not FileSystems.exists(path):  # object stores: two first uses in the same moment are not told apart
-            with FileSystems.create(path, compression_type="uncompressed") as file:
-                file.write(content.encode())
-        with FileSystems.open(path, compression_type="uncompressed") as file:
-            stored = file.read()
-        if not hmac.compare_digest(stored, content.encode()):
-            raise NoiseKeyError(Message.KEY_REUSED.format(key=self.location))
+    @property
+    def is_remembered(self) -> bool:
+        """Whether a later run will find what the key is used for, wherever its workers are."""
+        return self.scheme == "file" or self.records is not None or not self.remote
+
+    def places(self) -> list[key_records.Place]:
+        """Where this worker looks for records, and makes them."""
+        file = self.location if self.scheme == "file" else None
+        return key_records.places(file, self.records, fresh=self.fresh, remote=self.remote)
+
+    def remember(self, key_id: str, use: str, content: str) -> bool:
+        """Remembers a use of the key; False, and nothing is written, if another content is remembered under it."""
+        try:
+            lasts = key_records.remember(self.places(), key_id, use, content.encode())
+        except key_records.OtherUseError:
+            return False
+        except key_records.RecordUnreadableError as error:
+            raise NoiseKeyError(Message.KEY_RECORD_UNREADABLE.format(key=self.location, kind=error)) from None
+        if not lasts and self.is_remembered:
+            raise NoiseKeyError(Message.KEY_RECORD_NOWHERE.format(key=self.location))
+        return True
+
+    def _read_file(self) -> bytes:
+        try:
+            if FileSystems.get_scheme(self.location) is not None:
+                with FileSystems.open(self.location, compression_type="uncompressed") as file:
+                    return bytes(file.read())
+            with open(self.location, "rb") as local:
+                exposed, stored = _is_open_to_others(os.fstat(local.fileno())), local.read()
+        except Exception as error:
+            raise NoiseKeyError(Message.KEY_UNREADABLE.format(key=self.location, kind=type(error).__name__)) from None
+        if exposed:
+            raise NoiseKeyError(Message.KEY_OPEN_TO_OTHERS.format(key=self.location))
+        return stored
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,6 +173,8 @@ class KeySource:
         # A checksum of the key that travels with the data. Workers with different keys would give one user several
         # names, so they refuse each other's blocks.
         self.check = int.from_bytes(derive_key(master, "check", *self._names)[:8], "little")
+        # The name of the key in records of its uses. A PRF: without the key it says whether two keys are the same.
+        self.id = derive_key(master, "id")[:16].hex()
 
     def digest(self, purpose: str) -> Prf:
         """For digests taken before the content is known: user ids, tokens, posts."""
@@ -173,8 +210,30 @@ class KeySource:
         _, release, application, _ = self._names
         use = derive_key(self._master, "use", release, application, window)[:16].hex()
         content = derive_key(self._master, "content", *self._names, window, fingerprint).hex()
-        self._reference.remember(use, content)
+        if not self._reference.remember(self.id, use, content):
+            raise NoiseKeyError(Message.KEY_REUSED.format(key=self._reference.location))
         return self.binding(fingerprint)
+
+    def start_stream(self, start: str, *, known: bool = False) -> None:
+        """Refuses a second start of the stream with this key and label; otherwise remembers this one.
+
+        Privacy: how many windows a user was in is known to the state of the job alone. A start without it counts anew.
+
+        Args:
+            start: names this start. Workers that set up the same graph give the same name.
+            known: an earlier start is known to the operator, and no reason to stop.
+        """
+        content = derive_key(self._master, "start", start).hex()
+        if not self._reference.remember(self.id, self._stream_use(), content) and not known:
+            raise NoiseKeyError(Message.STREAM_STARTED.format(key=self._reference.location))
+
+    def was_stream_started(self) -> bool:
+        """Whether a start of the stream with this key and label is remembered; writes nothing."""
+        return next(key_records.recall(self._reference.places(), self.id, self._stream_use()), None) is not None
+
+    def _stream_use(self) -> str:
+        _, release, application, _ = self._names
+        return derive_key(self._master, "stream", release, application)[:16].hex()
 
     def seal(self, name: str, binding: bytes, data: bytes) -> bytes:
         """A MAC of these bytes, for this key, these settings, this content and this name."""
@@ -189,17 +248,19 @@ class KeySource:
         return Prf(derive_key(run, "draw", purpose, level, round_number))
 
 
-def _create_once(path: str, data: bytes) -> None:
-    """Writes a file for its owner only, whole or not at all, unless there is one; atomic between processes."""
-    temporary = f"{path}.{secrets.token_hex(8)}.tmp"
-    descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, stat.S_IRUSR | stat.S_IWUSR)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        with contextlib.suppress(FileExistsError):
-            os.link(temporary, path)
-    finally:
-        os.unlink(temporary)
+def _absolute(path: str) -> str:
+    """Workers may have another working directory."""
+    return str(Path(path).absolute()) if FileSystems.get_scheme(path) is None else path
+
+
+def _is_open_to_others(status: os.stat_result) -> bool:
+    """Whether others than the owner may read or change a file.
+
+    A secret mount belongs to root, and its reader may be one of a group: a file of another owner may be readable by its
+    group.
+    """
+    allowed = stat.S_IRWXU if status.st_uid == os.geteuid() else stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP
+    return bool(stat.S_IMODE(status.st_mode) & 0o777 & ~allowed)
 
 
 def _decode(stored: bytes, name: str) -> bytes:

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from helpers.keys import write_key
 from helpers.runs import extract, files, small_corpus
 
 from dpngram.accounting import ParameterError
@@ -28,7 +29,7 @@ def test_a_new_format_is_one_entry(monkeypatch, tmp_path, capsys):
     """It is read, shown in help, checked by the program, and accepted by the template."""
     entry = FileReader(help="lines from their ends", split=split_lines, read=read_reversed, has_token_lists=True)
     monkeypatch.setitem(INPUT_FORMATS, "reversed", entry)
-    (tmp_path / "noise.key").write_bytes(bytes(range(32)))
+    write_key(tmp_path / "noise.key", bytes(range(32)))
     lines = [json.dumps(row) for row in small_corpus(100)]
     (tmp_path / "in.jsonl").write_text("".join(f"{line}\n" for line in lines))
     (tmp_path / "in.back").write_text("".join(f"{line[::-1]}\n" for line in lines))
@@ -55,7 +56,7 @@ def test_records_without_users_are_users(monkeypatch, tmp_path):
     entry = FileReader(help="lines", split=split_lines, read=read_text, has_users=False)
     monkeypatch.setitem(INPUT_FORMATS, "lines", entry)
     (tmp_path / "in").write_text("".join(f"{row['text']}\n" for row in small_corpus(100)))
-    (tmp_path / "noise.key").write_bytes(bytes(range(32)))
+    write_key(tmp_path / "noise.key", bytes(range(32)))
     for name in ("text", "lines"):
         flags = ["--input", tmp_path / "in", "--input_format", name, "--noise_key", tmp_path / "noise.key"]
         assert extract(tmp_path / name, *flags) == 0

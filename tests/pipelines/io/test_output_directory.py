@@ -9,6 +9,7 @@ import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from helpers.faulty_graphs import batch
+from helpers.keys import write_key
 from helpers.runs import GOOD, checkpoints_of, extract, files, keep_checkpoints, notes_of
 from helpers.runs import jsonl as body
 
@@ -23,7 +24,7 @@ from dpngram.transforms import ExtractLevels
 
 def test_overwrite_and_resume(tmp_path, capsys):
     (tmp_path / "in.jsonl").write_bytes(body(GOOD))
-    (tmp_path / "noise.key").write_bytes(b"k" * 32)
+    write_key(tmp_path / "noise.key", b"k" * 32)
     flags = ["--input", tmp_path / "in.jsonl", "--noise_key", tmp_path / "noise.key"]
     out = tmp_path / "out"
     assert extract(out, *flags) == 0
@@ -41,7 +42,7 @@ def test_overwrite_and_resume(tmp_path, capsys):
 
 def test_what_is_not_ours_is_not_touched(tmp_path, capsys):
     (tmp_path / "in.jsonl").write_bytes(body(GOOD))
-    (tmp_path / "noise.key").write_bytes(b"k" * 32)
+    write_key(tmp_path / "noise.key", b"k" * 32)
     flags = ["--input", tmp_path / "in.jsonl", "--noise_key", tmp_path / "noise.key"]
     out = tmp_path / "out"
     out.mkdir()

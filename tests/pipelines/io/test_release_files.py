@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from helpers.keys import write_key
 from helpers.runs import checkpoints_of, extract, keep_checkpoints, small_corpus
 
 from dpngram.pipelines.cli import main
@@ -34,7 +35,7 @@ def new_format(monkeypatch):
 
 def test_a_new_format_is_one_entry(new_format, tmp_path, capsys):
     """It is written, read for the report, accepted by --resume, and cleaned up by --overwrite."""
-    (tmp_path / "noise.key").write_bytes(bytes(range(32)))
+    write_key(tmp_path / "noise.key", bytes(range(32)))
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in small_corpus(150)))
     flags = ["--input", tmp_path / "in.jsonl", "--noise_key", tmp_path / "noise.key"]
     out = tmp_path / "out"

@@ -8,6 +8,7 @@ import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from helpers.keys import write_key
 from helpers.unions import held, literal_union, user_blocks
 
 from dpngram.accounting import ParameterError, plan_extraction, plan_union_all, plan_union_even, plan_union_single
@@ -108,7 +109,7 @@ def test_the_graph_releases_what_sets_release(tmp_path):
         plan_union_single(**budget, n=2, max_contributions=4),
     ]
     runs = [ComparedRun(label=f"run {number}", plan=plan) for number, plan in enumerate(plans)]
-    (tmp_path / "key").write_bytes(b"u" * 32)
+    write_key(tmp_path / "key", b"u" * 32)
     systems = CompareSystems(runs, shards=3, noise_key=str(tmp_path / "key"))
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         documents = pipeline | beam.Create([(user, " ".join(post)) for user, mine in posts.items() for post in mine])

@@ -6,7 +6,9 @@ import threading
 
 import numpy as np
 import pytest
+from helpers.keys import write_key
 
+from dpngram.transforms.randomness import key_records
 from dpngram.transforms.randomness.noise_key import KeyReference, KeySource, NoiseKeyError, Randomness
 
 
@@ -39,7 +41,7 @@ def test_a_fresh_key_is_for_its_owner_only_and_made_once(tmp_path):
 
 def test_raw_bytes_and_hexadecimal_digits(monkeypatch, tmp_path):
     key = bytes(range(32))
-    (tmp_path / "hex").write_text(key.hex() + "\n")
+    write_key(tmp_path / "hex", key.hex().encode() + b"\n")
     assert KeyReference.parse(str(tmp_path / "hex")).load() == key
     monkeypatch.setenv("DPNGRAM_TEST_KEY", key.hex())
     assert KeyReference.parse("env:DPNGRAM_TEST_KEY").load() == key
@@ -47,7 +49,7 @@ def test_raw_bytes_and_hexadecimal_digits(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("stored", [b"", b"short", b"g" * 64, b"0" * 63, bytes(33)])
 def test_malformed_keys_are_refused_without_being_shown(tmp_path, stored):
-    (tmp_path / "bad").write_bytes(stored)
+    write_key(tmp_path / "bad", stored)
     with pytest.raises(NoiseKeyError, match="must hold 32 bytes or 64") as caught:
         KeyReference.parse(str(tmp_path / "bad")).load()
     assert not stored or stored.decode() not in str(caught.value)
@@ -60,6 +62,61 @@ def test_missing_keys_say_so(tmp_path):
         KeyReference.parse(str(tmp_path / "none")).load()
     with pytest.raises(NoiseKeyError, match="cannot be created"):
         KeyReference.parse(str(tmp_path / "no" / "dir.key")).create_if_missing()
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o660, 0o604, 0o602, 0o601, 0o666, 0o700 | 0o040])
+def test_a_key_that_is_open_to_others_is_refused(tmp_path, mode):
+    """At launch, with the command that helps, and on a worker."""
+    path = write_key(tmp_path / "my key", b"k" * 32)
+    reference = KeyReference.parse(str(path))
+    path.chmod(mode)
+    with pytest.raises(NoiseKeyError, match=rf"mode {mode:04o}\): chmod 600 '{path}'$"):
+        reference.create_if_missing()
+    with pytest.raises(NoiseKeyError, match="can be read or changed by others than its owner on this worker"):
+        reference.load()
+    for closed in (0o600, 0o400, 0o700):
+        path.chmod(closed)
+        reference.create_if_missing()
+        assert reference.load() == b"k" * 32
+
+
+@pytest.mark.parametrize(
+    ("mode", "accepted"), [(0o440, True), (0o400, True), (0o640, True), (0o444, False), (0o644, False), (0o460, False)]
+)
+def test_a_secret_mount_of_another_owner(tmp_path, monkeypatch, mode, accepted):
+    """It belongs to root, and its reader is one of a group: the group may read it, and nobody else."""
+    path = write_key(tmp_path / "k", b"k" * 32)
+    path.chmod(mode)
+    monkeypatch.setattr(os, "geteuid", lambda: os.stat(path).st_uid + 1)
+    if accepted:
+        assert KeyReference.parse(str(path)).load() == b"k" * 32
+    else:
+        with pytest.raises(NoiseKeyError, match="can be read or changed by others"):
+            KeyReference.parse(str(path)).load()
+
+
+def test_a_key_in_a_directory_that_cannot_be_written(tmp_path, monkeypatch):
+    """A key that is there is read; nothing is written to make sure."""
+    path = write_key(tmp_path / "k", b"k" * 32)
+    monkeypatch.setattr(key_records, "create_once", lambda *_: pytest.fail("must not write"))
+    KeyReference.parse(str(path)).create_if_missing()
+
+
+def test_a_stream_is_started_once(tmp_path):
+    keys = source(tmp_path / "k")
+    assert not keys.was_stream_started()
+    keys.start_stream("first")
+    keys.start_stream("first")  # another worker, or the same one again
+    assert keys.was_stream_started()
+    with pytest.raises(NoiseKeyError, match=r"a stream was started with .* before"):
+        source(tmp_path / "k").start_stream("second")
+    with pytest.raises(NoiseKeyError, match=r"a stream was started with .* before"):
+        source(tmp_path / "k", settings="[]").start_stream("second")
+    source(tmp_path / "k").start_stream("second", known=True)
+    source(tmp_path / "k", release="next").start_stream("second")
+    source(tmp_path / "k", application="B").start_stream("second")
+    source(tmp_path / "k").bind(b"0:10", b"f" * 16)
+    source(tmp_path / "k").bind(b"global", b"g" * 16)  # a record of a start is none of a window
 
 
 def source(path, release="", settings="{}", application="A"):

@@ -47,12 +47,12 @@ PROGRAMS = (
         edits=(
             Edit(
                 "pipelines/launch/operator_notes.py",
-                "    write_whole(FileSystems.join(directory, OPERATOR_NOTES),",
-                '    path = FileSystems.join(directory, "manifest.json")\n'
-                "    with FileSystems.open(path) as file:\n"
+                "    write_whole(path, (",
+                '    place = path.removesuffix(".operator.json") + "/manifest.json"\n'
+                "    with open(place) as file:\n"
                 '        manifest = {**json.loads(file.read()), "records": counters.get("records")}\n'
-                "    write_whole(path, json.dumps(manifest, indent=2).encode())\n"
-                "    write_whole(FileSystems.join(directory, OPERATOR_NOTES),",
+                "    write_whole(place, json.dumps(manifest, indent=2).encode())\n"
+                "    write_whole(path, (",
             ),
         ),
         tests=("tests/pipelines/test_extract.py::test_an_empty_input_looks_like_one_in_which_nothing_passed",),
@@ -90,6 +90,74 @@ PROGRAMS = (
             ),
         ),
         tests=("tests/pipelines/test_extract.py::test_a_run_that_dies_shows_the_step_and_no_more",),
+    ),
+    Mutant(
+        name="notes_that_all_can_read",
+        why="The exact counts of the operator can be read by everybody who has an account on the machine.",
+        edits=(
+            Edit(
+                "pipelines/launch/operator_notes.py",
+                '(text.ljust(_SIZE - 1) + "\\n").encode(), private=True)',
+                '(text.ljust(_SIZE - 1) + "\\n").encode())',
+            ),
+        ),
+        tests=("tests/pipelines/io/test_output_directory.py::test_a_copy_of_the_output_can_be_published[jsonl]",),
+    ),
+    Mutant(
+        name="notes_in_the_output",
+        why="Notes with exact counts may be put into the directory that is published.",
+        edits=(Edit("pipelines/extract.py", "        operator_notes=notes,\n", ""),),
+        tests=("tests/security/test_leaks.py::test_nothing_private_in_the_output[out/deep---operator_notes]",),
+    ),
+    Mutant(
+        name="the_size_of_the_notes",
+        why="Whoever can list the directory sees by the size of the operator's notes that one more record was bad.",
+        edits=(Edit("pipelines/launch/operator_notes.py", "text.ljust(_SIZE - 1)", "text"),),
+        tests=("tests/pipelines/io/test_output_directory.py::test_all_notes_have_one_size",),
+    ),
+    Mutant(
+        name="checkpoints_before_the_gate",
+        why="A run that is refused for its bad records has written what it would have released.",
+        edits=(Edit("transforms/checkpoints.py", "        if gate is not None:\n", "        if gate is not False:\n"),),
+        tests=("tests/transforms/test_checkpoints.py::test_no_checkpoint_before_the_gate",),
+    ),
+    Mutant(
+        name="checkpoints_beside_the_gate",
+        why="The program's checkpoints do not wait for its gate: those of a run that is refused can be read meanwhile.",
+        edits=(Edit("pipelines/extract.py", ">> extract.behind(gate)", ">> extract"),),
+        tests=("tests/transforms/test_checkpoints.py::test_a_run_that_is_refused_never_writes_one",),
+    ),
+    Mutant(
+        name="checkpoints_that_all_can_read",
+        why="Everybody who has an account on the machine can read released sets before there is a release.",
+        edits=(
+            Edit(
+                "transforms/checkpoints.py",
+                "self.seal(binding, data) + data, private=True)",
+                "self.seal(binding, data) + data)",
+            ),
+        ),
+        tests=("tests/transforms/test_checkpoints.py::test_only_the_owner_sees_them",),
+    ),
+    Mutant(
+        name="checkpoints_outlive_the_job",
+        why="Nobody waits for a job elsewhere: its checkpoints stay when the release is there, or is deleted.",
+        edits=(
+            Edit(
+                "pipelines/extract.py",
+                '"CleanUp" >> CleanUp(output, checkpoints)',
+                '"CleanUp" >> CleanUp(output, None)',
+            ),
+        ),
+        tests=("tests/pipelines/io/test_output_directory.py::test_the_graph_itself_cleans_up[paper]",),
+    ),
+    Mutant(
+        name="exact_counts_in_the_output",
+        why="The exact counts of a comparison are in the directory that is published.",
+        edits=(
+            Edit("pipelines/compare.py", "    place = beside(output, _EXACT)\n", '    place = f"{output}/{_EXACT}"\n'),
+        ),
+        tests=("tests/pipelines/research/test_results.py::test_exact_counts_are_apart_and_right",),
     ),
     Mutant(
         name="checkpoints_without_a_mac",

@@ -5,7 +5,9 @@ from mutants.mutant import Edit, Mutant
 __all__ = ["RANDOMNESS"]
 
 _KEYS = "transforms/randomness/noise_key.py"
+_RECORDS = "transforms/randomness/key_records.py"
 _KEYS_TESTS = "tests/transforms/randomness/test_noise_key.py"
+_RECORDS_TESTS = "tests/transforms/randomness/test_key_records.py"
 _REFERENCE = "tests/transforms/test_reference.py::test_released_grams_are_identical[0-both]"
 _DERIVE = 'derive_key(self._master, "run", *self._names, window, fingerprint)'
 _SUBKEY = 'derive_key(run, "draw", purpose, level, round_number)'
@@ -41,16 +43,97 @@ RANDOMNESS = (
         name="same_key_on_changed_data",
         why="A key that made one release makes another from other data: two releases that are equal tell that the data "
         "are, and nothing pays for that.",
-        edits=(
-            Edit(_KEYS, "        if not hmac.compare_digest(stored, content.encode()):\n", "        if not stored:\n"),
-        ),
+        edits=(Edit(_RECORDS, "    if not hmac.compare_digest(stored, content):\n", "    if not stored:\n"),),
         tests=(f"{_KEYS_TESTS}::test_one_key_one_release",),
     ),
     Mutant(
         name="use_of_a_key_not_recorded",
         why="Nothing remembers what a key was used for, so nothing refuses a second use.",
-        edits=(Edit(_KEYS, "        self._reference.remember(use, content)\n", ""),),
+        edits=(Edit(_KEYS, "if not self._reference.remember(self.id, use, content):", "if not use:"),),
         tests=(f"{_KEYS_TESTS}::test_one_key_one_release",),
+    ),
+    Mutant(
+        name="a_copy_of_a_key_is_another_key",
+        why="Uses are remembered beside the key file only: a copy elsewhere, a hard link or a variable with the same "
+        "bytes makes a second release under one key, and equal releases tell that the data are equal.",
+        edits=(Edit(_RECORDS, "state = None if fresh else state_directory()", "state = None"),),
+        tests=(f"{_RECORDS_TESTS}::test_the_record_follows_the_key",),
+    ),
+    Mutant(
+        name="a_link_to_a_key_is_another_key",
+        why="Uses are remembered beside the name of a key and not beside the file behind it: on another machine a link "
+        "makes a second release under one key.",
+        edits=(Edit(_RECORDS, "[os.path.realpath(key_file), key_file]", "[key_file]"),),
+        tests=(f"{_RECORDS_TESTS}::test_the_record_follows_the_key",),
+    ),
+    Mutant(
+        name="records_only_behind_the_link",
+        why="Uses are remembered beside the file behind a link only: a secret mount replaces that directory, and the "
+        "record with it.",
+        edits=(Edit(_RECORDS, "[os.path.realpath(key_file), key_file]", "[os.path.realpath(key_file)]"),),
+        tests=(f"{_RECORDS_TESTS}::test_a_secret_mount_that_moves",),
+    ),
+    Mutant(
+        name="records_of_earlier_versions_forgotten",
+        why="A key that an earlier version used makes a second release.",
+        edits=(Edit(_RECORDS, "    if place.key_file is not None:\n", "    if not place:\n"),),
+        tests=(f"{_RECORDS_TESTS}::test_records_of_earlier_versions_count",),
+    ),
+    Mutant(
+        name="a_closed_record_is_no_record",
+        why="A record that cannot be read, of another use perhaps, does not stop a second use of its key.",
+        edits=(
+            Edit(
+                _RECORDS,
+                "        if FileSystems.get_scheme(path) is None and not os.path.lexists(path):\n",
+                "        if path:\n",
+            ),
+        ),
+        tests=(f"{_RECORDS_TESTS}::test_a_record_that_cannot_be_read_stops_a_use",),
+    ),
+    Mutant(
+        name="a_use_that_nothing_remembers",
+        why="A key is used although its record can be kept nowhere: nothing refuses the next use.",
+        edits=(Edit(_KEYS, "if not lasts and self.is_remembered:", "if not use:"),),
+        tests=(f"{_RECORDS_TESTS}::test_no_place_for_a_record",),
+    ),
+    Mutant(
+        name="a_key_that_everybody_reads_is_taken",
+        why="Whoever has the key subtracts the noise: a key file that others can read keeps nothing secret.",
+        edits=(Edit(_KEYS, "        if exposed:\n", "        if not stored:\n"),),
+        tests=(f"{_KEYS_TESTS}::test_a_key_that_is_open_to_others_is_refused",),
+    ),
+    Mutant(
+        name="a_stream_started_twice",
+        why="A stream starts again without its state, in silence: every user is in W windows more than the plan pays "
+        "for.",
+        edits=(Edit(_KEYS, "content) and not known:", "content) and not start:"),),
+        tests=(f"{_KEYS_TESTS}::test_a_stream_is_started_once",),
+    ),
+    Mutant(
+        name="the_start_of_a_stream_forgotten",
+        why="The graph of a stream does not remember that it was started, so nothing refuses a second start.",
+        edits=(
+            Edit(
+                "transforms/limit_windows.py",
+                "            self._source.start_stream(self._start.name, known=self._start.known)\n",
+                "            pass\n",
+            ),
+        ),
+        tests=("tests/transforms/test_limit_windows.py::test_no_document_passes_before_a_stream_is_remembered",),
+    ),
+    Mutant(
+        name="two_names_of_a_key_in_a_graph",
+        why="A graph takes two names of one key for two keys: two histograms with the same noise, whose difference is "
+        "exact.",
+        edits=(
+            Edit(
+                "transforms/noisy_threshold.py",
+                "name = (randomness.release, randomness.application,",
+                "name = (str(randomness.key), randomness.application,",
+            ),
+        ),
+        tests=("tests/transforms/test_context.py::test_a_round_is_in_a_graph_once",),
     ),
     Mutant(
         name="settings_not_in_the_record_of_a_key",
@@ -239,8 +322,8 @@ RANDOMNESS = (
         edits=(
             Edit(
                 _KEYS,
-                "_create_once(self.location, secrets.token_bytes(KEY_BYTES))",
-                "_create_once(self.location, bytes(KEY_BYTES))",
+                "create_once(self.location, secrets.token_bytes(KEY_BYTES))",
+                "create_once(self.location, bytes(KEY_BYTES))",
             ),
         ),
         tests=(f"{_KEYS_TESTS}::test_a_fresh_key_is_for_its_owner_only_and_made_once",),
@@ -248,7 +331,7 @@ RANDOMNESS = (
     Mutant(
         name="a_key_for_everybody",
         why="The key file can be read by all users of the machine: whoever has the key subtracts the noise.",
-        edits=(Edit(_KEYS, "stat.S_IRUSR | stat.S_IWUSR)", "stat.S_IRUSR | stat.S_IWUSR | stat.S_IROTH)"),),
+        edits=(Edit(_RECORDS, "stat.S_IRUSR | stat.S_IWUSR)", "stat.S_IRUSR | stat.S_IWUSR | stat.S_IROTH)"),),
         tests=(f"{_KEYS_TESTS}::test_a_fresh_key_is_for_its_owner_only_and_made_once",),
     ),
     Mutant(

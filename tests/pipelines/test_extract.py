@@ -89,6 +89,18 @@ def test_other_content_under_the_same_key_is_refused(corpus, key, tmp_path, caps
     assert extract(tmp_path / "c", "--input", path, "--noise_key", key, "--release", "next") == 0
 
 
+def test_an_empty_input_uses_its_key_up(corpus, key, tmp_path, capsys):
+    """Also where every record of it is bad."""
+    (tmp_path / "empty.jsonl").write_text("")
+    (tmp_path / "bad.jsonl").write_text("no json\n")
+    path = write(tmp_path / "in.jsonl", corpus)
+    assert extract(tmp_path / "a", "--input", tmp_path / "empty.jsonl", "--noise_key", key) == 0
+    more = ["--max_bad_fraction", "1"]
+    assert extract(tmp_path / "b", "--input", tmp_path / "bad.jsonl", "--noise_key", key, *more) == 0  # nobody, again
+    assert extract(tmp_path / "c", "--input", path, "--noise_key", key) == 1
+    assert "was already used" in capsys.readouterr().err
+
+
 def test_an_empty_input_looks_like_one_in_which_nothing_passed(tmp_path):
     inputs = {
         "empty": [],

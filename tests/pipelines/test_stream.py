@@ -14,6 +14,7 @@ from dpngram.accounting import ParameterError, plan_extraction
 from dpngram.pipelines.cli import main
 from dpngram.pipelines.stream import ParseMessages, stream_messages
 from dpngram.transforms import ExtractLevels
+from dpngram.transforms.randomness.noise_key import KeyReference, Randomness
 from dpngram.transforms.testing import exact_plan
 
 FLAGS = {
@@ -50,6 +51,8 @@ def stream(directory, **changes):
         ({"max_delay": -1}, "max_delay must be"),
         ({"input": None, "subscription": "projects/p/subscriptions/s", "poll": 3}, "poll must be left out"),
         ({"noise_key": "out/key"}, "noise_key must not be in the output"),
+        ({"key_records": "out/records"}, "key_records must not be in the output"),
+        ({"start": "anew"}, "start must be one of"),
         ({"noise_key": "gcp-secret:projects/p/secrets/s"}, "noise_key must name a version"),
         ({"poll": 0}, "poll must be"),
         ({"output_format": "xml"}, "output_format must be"),
@@ -107,7 +110,7 @@ def test_messages_have_their_own_time():
         assert_that(stamped, equal_to(expected))
 
 
-def release(output, posts, window, plan):
+def release(output, posts, window, plan, **options):
     now = time.time()
     extract = ExtractLevels(plan, noise_key=str(output) + ".key", shards=4, bound_windows=True)
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
@@ -116,7 +119,7 @@ def release(output, posts, window, plan):
             | beam.Create([json.dumps({**post, "time": at}) for at, post in posts])
             | beam.Map(lambda message: (message.encode(), now))
         )
-        stream_messages(messages, ("user", "text", "time"), window, str(output), plan, extract)
+        stream_messages(messages, ("user", "text", "time"), window, str(output), plan, extract, **options)
 
 
 def test_a_directory_for_each_window_with_a_release(tmp_path):
@@ -168,6 +171,44 @@ def test_a_window_is_not_released_twice(tmp_path):
     with pytest.raises(Exception, match="a window of the output has a release already"):
         release(tmp_path / "out", posts, FixedWindows(60), plan)
     assert files(window) == before
+
+
+def test_a_second_start_is_refused(tmp_path, monkeypatch, capsys):
+    """A start without the job's state counts windows anew: only if it is asked for by name, or under a new label."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("dpngram.pipelines.stream._run", lambda pipeline: 0)
+    assert stream(tmp_path, runner="PrismRunner") == 0
+    assert stream(tmp_path, runner="PrismRunner") == 0  # it was never run, so nothing was counted
+    started = Randomness(KeyReference.parse("key"), "", "ExtractNgrams", "{}").open()
+    started.start_stream("before")
+    capsys.readouterr()
+    (tmp_path / "link").symlink_to("key")
+    for key in ("key", "link"):
+        assert stream(tmp_path, runner="PrismRunner", noise_key=key) == 2
+        errors = capsys.readouterr().err
+        assert "a stream was started with" in errors
+        assert "--start again" in errors
+        assert errors.count("\n") == 1
+    for changes in ({"start": "again"}, {"start": "continued"}, {"release": "next"}):
+        assert stream(tmp_path, runner="PrismRunner", **changes) == 0
+    assert stream(tmp_path, runner="PrismRunner", start="never") == 2
+
+
+def test_a_stream_that_was_started_again_says_so(tmp_path):
+    """In the manifest. A window that both starts release with the same bytes is one release, and stays as it is."""
+    plan = plan_extraction(epsilon=20, delta=1e-5, max_n=1, max_contributions=12, windows=2)
+    posts = [(30, row) for row in small_corpus(200)]
+    release(tmp_path / "out", posts, FixedWindows(60), plan)
+    (first,) = (tmp_path / "out").iterdir()
+    before = files(first)
+    assert "one stream, from its start" in json.loads(before["manifest.json"])["stream"]
+    posts += [(90, row) for row in small_corpus(200)]
+    release(tmp_path / "out", posts, FixedWindows(60), plan, again=True)
+    assert files(first) == before
+    (second,) = set((tmp_path / "out").iterdir()) - {first}
+    said = json.loads((second / "manifest.json").read_text())["stream"]
+    assert said.startswith("This stream was started again")
+    assert "It is another release" in said
 
 
 def test_plans_without_privacy_are_refused(tmp_path):

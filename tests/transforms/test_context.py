@@ -1,5 +1,7 @@
 """What a round may read, and that no two rounds of a graph have the same noise."""
 
+import dataclasses
+
 import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
@@ -19,6 +21,7 @@ from dpngram.transforms import (
     make_rounds,
 )
 from dpngram.transforms.context import histogram_shards
+from dpngram.transforms.randomness.noise_key import KeyReference
 
 PLAN = plan_extraction(epsilon=4, delta=1e-3, max_n=3, max_contributions=5, policy="paper")
 
@@ -66,6 +69,9 @@ def test_a_round_is_in_a_graph_once(begun):
     users | "Once" >> ExtractRound(make_rounds(PLAN)[0][0], context)
     with pytest.raises(ParameterError, match="both would have the same noise"):
         users | "Twice" >> ExtractRound(make_rounds(PLAN)[0][0], context)
+    renamed = dataclasses.replace(context.randomness, key=KeyReference("env", "PERHAPS_THE_SAME_KEY"))
+    with pytest.raises(ParameterError, match="both would have the same noise"):
+        users | "Renamed" >> ExtractRound(make_rounds(PLAN)[0][0], dataclasses.replace(context, randomness=renamed))
 
 
 def test_levels_are_in_order(begun):

@@ -8,13 +8,13 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, IntervalWindow, SlidingWindows, TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
-from helpers.streams import everybody, grams, release_of, stream_of, tolerate_empty_bundles
+from helpers.streams import USERS, everybody, grams, release_of, stream_of, tolerate_empty_bundles
 
 from dpngram.accounting import ParameterError
 from dpngram.transforms import ExtractNgrams
 from dpngram.transforms.document_form import DocumentForm
-from dpngram.transforms.limit_windows import _AdmitDoFn, _ByUserDoFn, admit, earliest
-from dpngram.transforms.randomness.noise_key import KeyReference, Randomness
+from dpngram.transforms.limit_windows import _AdmitDoFn, _ByUserDoFn, _Start, admit, earliest
+from dpngram.transforms.randomness.noise_key import KeyReference, NoiseKeyError, Randomness
 from dpngram.transforms.testing import exact_plan, key_source
 
 
@@ -111,6 +111,34 @@ def test_keys_of_the_bound_name_nobody(monkeypatch):
         keys.append(key)
     assert keys[0] == keys[1] != keys[2] == keys[3]
     assert all(len(key) == 16 and b"some" not in key and b"else" not in key for key in keys)
+
+
+def test_no_document_passes_before_a_stream_is_remembered(tmp_path):
+    """A worker that sets up another start of the same stream stops there; bounded input has no start."""
+    key = KeyReference("file", str(tmp_path / "key"))
+    key.create_if_missing()
+
+    def set_up(start):
+        _ByUserDoFn(FixedWindows(5), Randomness(key, "", "x", "s"), DocumentForm(), start).setup()
+
+    set_up(None)
+    for _ in range(2):
+        set_up(_Start("one", known=False))
+    with pytest.raises(NoiseKeyError, match="a stream was started"):
+        set_up(_Start("two", known=False))
+    set_up(_Start("two", known=True))
+
+
+def test_a_stream_remembers_its_start(tmp_path):
+    """A whole run; the second is refused when its graph is built, before a document is read."""
+    options = {"noise_key": str(tmp_path / "key"), "plan": exact_plan(max_n=1, threshold=1.2, windows=2)}
+    stream = [(1, user, "a b") for user in USERS]
+    first = release_of(stream_of(*stream), beam.WindowInto(FixedWindows(5)), **options)
+    assert first
+    with pytest.raises(NoiseKeyError, match="a stream was started"):
+        release_of(stream_of(*stream), beam.WindowInto(FixedWindows(5)), **options)
+    again = release_of(stream_of(*stream), beam.WindowInto(FixedWindows(5)), stream_start="again", **options)
+    assert again == first
 
 
 class _Seen(beam.DoFn):

@@ -22,17 +22,17 @@ setup(
         "Programming Language :: Python :: 3.12",
         "Typing :: Typed",
     ],
-    python_requires=">=3.10,<3.13",
+    python_requires=">=3.10,<3.15",
     packages=[f"dpngram.{package}" for room in ROOMS for package in find_packages(include=[room, f"{room}.*"])],
     package_dir={f"dpngram.{room}": room for room in ROOMS},
     package_data={f"dpngram.{room}": ["py.typed"] for room in ROOMS},
     install_requires=[
-        "apache-beam>=2.77,<3",
+        "apache-beam>=2.62,<3",
         "numpy>=1.26,<3",
         "scipy>=1.11,<2",
         "pyarrow>=16",
         "cryptography>=42",
-        "fastavro>=1.7",
+        "fastavro>=1.8",
     ],
     extras_require={
         "test": [

@@ -43,6 +43,7 @@ from dpngram.pipelines.research.results import (
 )
 from dpngram.pipelines.research.systems import SWEEPS, SYSTEMS, Comparison, plan_comparison
 from dpngram.transforms.baselines.compare_systems import CompareSystems
+from dpngram.transforms.beam_workarounds import check_main_input
 from dpngram.transforms.whole_files import read_whole, write_whole
 
 __all__ = ["compare_files", "exact_directory", "run"]
@@ -142,18 +143,13 @@ def compare_files(
     sizes, exact = documents | "Compare" >> systems  # ((kind, run, n, K), count)
     begun = outline(comparison, systems.settings())
     path = FileSystems.join(output, RESULTS)
-    gate | "WriteResults" >> beam.Map(_write_results, path, begun, comparison, sizes=beam.pvalue.AsIter(sizes))
+    write = beam.Map(_write_results, path, begun, comparison, sizes=beam.pvalue.AsIter(sizes))
+    gate | "WriteResults" >> check_main_input(write, int)
     if exact is not None and anonymity is not None:
         apart = FileSystems.join(exact_directory(output), EXACT_RESULTS)
-        gate | "WriteExactCounts" >> beam.Map(
-            _write_exact,
-            apart,
-            begun,
-            comparison,
-            anonymity,
-            sizes=beam.pvalue.AsIter(sizes),
-            exact=beam.pvalue.AsIter(exact),
-        )
+        sides = {"sizes": beam.pvalue.AsIter(sizes), "exact": beam.pvalue.AsIter(exact)}
+        write = beam.Map(_write_exact, apart, begun, comparison, anonymity, **sides)
+        gate | "WriteExactCounts" >> check_main_input(write, int)
 
 
 def _write_results(_gate: int, path: str, begun: Outline, comparison: Comparison, sizes: Iterable[Any]) -> str:

@@ -9,7 +9,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsSingleton
 from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 
-__all__ = ["applied_label", "as_side", "with_element_type"]
+__all__ = ["applied_label", "as_side", "check_main_input", "with_element_type"]
 
 _NO_DEFAULT: Any = object()
 _Element = TypeVar("_Element")
@@ -40,6 +40,16 @@ def with_element_type(collection: beam.PCollection[Any], element_type: Any) -> b
     """
     collection.element_type = convert_to_beam_type(element_type)
     return collection
+
+
+def check_main_input(transform: beam.ParDo, element_type: Any) -> beam.ParDo:
+    """The same transform, of whose inputs Beam checks the main one only.
+
+    Beam 2.62 refuses two kinds of annotations that are right: a TypedDict, and `**keywords` where no keyword is given.
+    """
+    return transform.with_input_types(
+        element_type, *(Any for _ in transform.args), **dict.fromkeys(transform.kwargs, Any)
+    )
 
 
 def applied_label(pipeline: beam.Pipeline) -> str:

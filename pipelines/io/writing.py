@@ -28,7 +28,7 @@ from dpngram.pipelines.io.release_files import (
     without_plan,
 )
 from dpngram.transforms import GramTable
-from dpngram.transforms.beam_workarounds import as_side
+from dpngram.transforms.beam_workarounds import as_side, check_main_input
 from dpngram.transforms.blocks.grams import EMPTY_TABLE, empty_table
 from dpngram.transforms.messages import Message
 from dpngram.transforms.randomness.noise_key import NoiseKeyError
@@ -93,7 +93,7 @@ class WriteWindows(beam.PTransform):
 
     def expand(self, tables: dict[int, beam.PCollection[GramTable]]) -> beam.PCollection[str]:
         later = {n: table for n, table in tables.items() if n > 1}
-        return tables[1] | "Files" >> beam.ParDo(self._write, **_sides(later))
+        return tables[1] | "Files" >> check_main_input(beam.ParDo(self._write, **_sides(later)), GramTable)
 
 
 def _sides(tables: dict[int, beam.PCollection[GramTable]]) -> dict[str, Any]:

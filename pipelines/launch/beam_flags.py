@@ -42,4 +42,5 @@ def _beam_parser() -> argparse.ArgumentParser:
     PipelineOptions([]).get_all_options(add_extra_args_fn=shown.append)
     (parser,) = shown
     parser.exit_on_error = False  # an ArgumentError instead
+    parser.allow_abbrev = False  # older versions of Beam take the beginning of a flag for the flag
     return parser

@@ -11,6 +11,7 @@ import logging
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,8 +27,12 @@ MALLOC_SETTINGS = (
 
 
 def quiet_imports() -> None:
-    """Keeps quiet what is logged before a program has read its flags: Beam warns of extras that are not installed."""
+    """Keeps quiet what is logged before a program has read its flags: Beam warns of extras that are not installed.
+
+    Google's packages, which Beam imports where they are installed, also warn of versions of Python and gRPC.
+    """
     logging.getLogger().setLevel(logging.CRITICAL)
+    warnings.filterwarnings("ignore", category=FutureWarning, module="google")
 
 
 def quiet_logging(verbose: bool) -> None:

@@ -1,5 +1,7 @@
 """The graph: what goes in and out, that nothing but the data and the key decide the result, and who sees what."""
 
+from pathlib import Path
+
 import apache_beam as beam
 import numpy as np
 import pytest
@@ -15,11 +17,13 @@ from dpngram.transforms import ExtractLevels, ExtractNgrams, GramTable, Ngram
 from dpngram.transforms.randomness.noise_key import settings_digest
 from dpngram.transforms.testing import exact_plan
 
+TESTS = str(Path(__file__).resolve().parents[1])
 PLAN = PLANS["paper"]
 OTHER_BUDGETS = {"epsilon": 21, "delta": 0.2, "max_n": 2, "max_contributions": 13, "eta": 0.2, "windows": 2}
 
 
-def test_shards_repeats_and_workers_change_nothing(collect):
+def test_shards_repeats_and_workers_change_nothing(collect, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", TESTS)  # worker processes find the helpers, which the pickler of Beam 2.62 names
     documents = corpus()
     expected = collect(documents)
     shuffled = [documents[i] for i in np.random.default_rng(1).permutation(len(documents))]

@@ -5,10 +5,28 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 
 import pytest
 
-from dpngram.pipelines.launch.startup import keep_memory, quiet_logging, stop_in_order
+from dpngram.pipelines.launch.startup import keep_memory, quiet_imports, quiet_logging, stop_in_order
+
+
+@pytest.fixture
+def root_level():
+    root = logging.getLogger()
+    before = root.level
+    yield
+    root.setLevel(before)
+
+
+@pytest.mark.usefixtures("root_level")
+def test_warnings_of_googles_packages_and_of_no_others(recwarn):
+    quiet_imports()
+    for module in ("google.auth.transport.grpc", "dpngram.pipelines.extract"):
+        warnings.warn_explicit("old", FutureWarning, "x.py", 1, module=module)
+    warnings.warn_explicit("old", UserWarning, "x.py", 1, module="google.auth")
+    assert [warning.category for warning in recwarn] == [FutureWarning, UserWarning]
 
 
 def test_sigterm_ends_the_body_like_ctrl_c():

@@ -2,6 +2,7 @@
 
 import apache_beam as beam
 import pytest
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from dpngram.accounting import POLICIES, PolicySpec, plan_extraction
@@ -44,7 +45,7 @@ def plan(monkeypatch):
 def test_a_third_policy(plan):
     """300 users say one word in a post; the other 300 say three words, and give one gram of each length."""
     documents = [(f"a{i}", "hello") for i in range(300)] + [(f"b{i}", "see you tomorrow") for i in range(300)]
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         released = pipeline | beam.Create(documents) | ExtractNgrams(plan)
         by_length = released | beam.Map(lambda gram: (gram.n, gram.weight)) | beam.CombinePerKey(sum)
         total = by_length | beam.MapTuple(lambda n, weight: (n, round(weight / 50)))

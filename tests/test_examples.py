@@ -5,6 +5,7 @@ import runpy
 import sys
 from pathlib import Path
 
+import apache_beam as beam
 import pyarrow.parquet as pq
 import pytest
 
@@ -31,9 +32,12 @@ def test_parts(posts, tmp_path, capsys, monkeypatch):
     assert not any("'thank', 'thank'" in row for row in rows)
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_notebook(capsys):
-    """Its code, cell by cell; the last one is a table in which plus releases more than paper."""
+def test_notebook(monkeypatch):
+    """Its code, cell by cell; the last one is a table in which plus releases more than paper.
+
+    No cell builds a graph: in a notebook, Beam 2.77 then imports its data frames, which fails with pandas 3.
+    """
+    monkeypatch.setattr(beam.Pipeline, "__init__", lambda *_, **__: pytest.fail("a graph in the notebook's process"))
     cells = json.loads((EXAMPLES / "messages.ipynb").read_text())["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     assert all(cell["outputs"] or "import" in "".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")

@@ -1,31 +1,47 @@
 """Package metadata. The folders are mapped so that exactly one top-level name, dpngram, is installed."""
 
+import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
 
+HERE = Path(__file__).parent
 ROOMS = ("accounting", "transforms", "pipelines")
+(VERSION,) = re.findall(r'^__version__ = "(.+)"$', (HERE / "package/__init__.py").read_text(encoding="utf-8"), re.M)
 
 setup(
     name="dpngram",
-    version="0.1.0",
+    version=VERSION,
     description="Release n-grams from private text under user-level differential privacy, on Apache Beam.",
-    long_description=(Path(__file__).parent / "README.md").read_text(encoding="utf-8"),
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
+    author="The dpngram maintainers",
     license="Apache-2.0",
     license_files=["LICENSE"],
+    keywords=["differential privacy", "n-gram", "vocabulary", "private text", "apache beam", "nlp"],
     classifiers=[
         "Development Status :: 3 - Alpha",
+        "Environment :: Console",
+        "Intended Audience :: Developers",
         "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3 :: Only",
         "Programming Language :: Python :: 3.10",
         "Programming Language :: Python :: 3.11",
         "Programming Language :: Python :: 3.12",
+        "Topic :: Scientific/Engineering :: Information Analysis",
+        "Topic :: Security",
+        "Topic :: Text Processing :: Linguistic",
         "Typing :: Typed",
     ],
     python_requires=">=3.10,<3.15",
-    packages=[f"dpngram.{package}" for room in ROOMS for package in find_packages(include=[room, f"{room}.*"])],
-    package_dir={f"dpngram.{room}": room for room in ROOMS},
-    package_data={f"dpngram.{room}": ["py.typed"] for room in ROOMS},
+    packages=[
+        "dpngram",
+        *(f"dpngram.{package}" for room in ROOMS for package in find_packages(include=[room, f"{room}.*"])),
+    ],
+    package_dir={"dpngram": "package"} | {f"dpngram.{room}": room for room in ROOMS},
+    package_data={"dpngram": ["py.typed"]} | {f"dpngram.{room}": ["py.typed"] for room in ROOMS},
     install_requires=[
         "apache-beam>=2.62,<3",
         "numpy>=1.26,<3",

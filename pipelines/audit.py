@@ -9,7 +9,6 @@ import argparse
 import dataclasses
 import functools
 import html
-import importlib.metadata
 import itertools
 import json
 import math
@@ -26,6 +25,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
+from dpngram import __version__
 from dpngram.accounting import POLICIES
 from dpngram.accounting.parameters import check_choice, check_integer, check_number
 from dpngram.pipelines.io.release_files import MANIFEST, read_manifest, read_rows
@@ -267,6 +267,6 @@ def _page(findings: Sequence[Finding], error: float) -> str:
         "installed build, and looks at nothing but the files that come out. Each bound (&ge;) is wrong with "
         f"probability at most {error:g}. A bound above the claim proves that the build is broken.</p><ul>{told}</ul>"
     )
-    footer = f"dpngram {html.escape(importlib.metadata.version('dpngram'))}."
+    footer = f"dpngram {html.escape(__version__)}."
     body = section("What was run", what) + "".join(parts)
     return render("dpngram audit", "Attacks on this build", body, footer, style=CHART_STYLE)

@@ -1,11 +1,11 @@
 """The `dpngram` command. Each program is imported only when asked for: `plan` needs no Beam."""
 
 import importlib
-import importlib.metadata
 import os
 import sys
 from collections.abc import Sequence
 
+from dpngram import __version__
 from dpngram.pipelines.launch.startup import quiet_imports, stop_in_order
 
 __all__ = ["main"]
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0 if words else 2
     name, rest = words[0], words[1:]
     if name == "--version":
-        print(f"dpngram {importlib.metadata.version('dpngram')}")
+        print(f"dpngram {__version__}")
         return 0
     if name not in PROGRAMS:
         print(f"dpngram: error: program must be one of {', '.join(PROGRAMS)}, got {name!r:.80}.", file=sys.stderr)

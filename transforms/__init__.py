@@ -4,6 +4,7 @@
 them; examples/parts.py uses them one by one.
 """
 
+import dpngram.transforms.quiet_beam  # noqa: F401  (first, because the modules below import Beam)
 from dpngram.transforms.add_spurious_grams import AddSpuriousGrams
 from dpngram.transforms.bind_release import BindRelease, make_randomness
 from dpngram.transforms.blocks.documents import DocumentBlock

@@ -7,7 +7,6 @@ which nothing was released.
 
 import contextlib
 import hashlib
-import importlib.metadata
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +15,7 @@ import apache_beam as beam
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
+from dpngram import __version__
 from dpngram.accounting import ExtractionPlan, ParameterError, guarantee_in_words, plan_document
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.io.release_files import (
@@ -122,7 +122,7 @@ class _Writer:
             previous = tables[f"n{n}"]
         manifest: Manifest = {
             "format_version": MANIFEST_VERSION,
-            "dpngram": importlib.metadata.version("dpngram"),
+            "dpngram": __version__,
             "guarantee": guarantee_in_words(self._plan),
             "policy": self._plan.spec.summary,
             "released": sum(level["released"] for level in levels),

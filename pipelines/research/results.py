@@ -1,13 +1,13 @@
 """The results of a comparison as plain values, for JSON, CSV tables and the page."""
 
 import csv
-import importlib.metadata
 import io
 import json
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from dpngram import __version__
 from dpngram.pipelines.research.comparison_files import Exact, Outline, OutlineRow, Recovery, ResultRow, Results
 from dpngram.pipelines.research.systems import SWEEPS, Comparison, Row, round_up
 
@@ -39,7 +39,7 @@ def outline(comparison: Comparison, settings: Mapping[str, Any]) -> Outline:
     """
     return {
         "format_version": FORMAT_VERSION,
-        "dpngram": importlib.metadata.version("dpngram"),
+        "dpngram": __version__,
         "max_n": comparison.max_n,
         "repeats": comparison.repeats,
         "settings": dict(settings),

@@ -23,6 +23,7 @@ from apache_beam.transforms.window import FixedWindows
 from helpers.payloads import opened
 from helpers.runs import extract
 
+import dpngram
 from dpngram.accounting import ParameterError, plan_extraction
 from dpngram.pipelines import extract as extract_module
 from dpngram.pipelines.extract import extract_files
@@ -325,7 +326,16 @@ def test_dataflow_by_any_of_its_names(name):
 def staged(tmp_path_factory):
     """What Beam's stager makes of `--setup_file ./setup.py`, in a copy of the checkout, where pip has no index."""
     source = tmp_path_factory.mktemp("source")
-    for name in [*ROOMS, "setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md"]:
+    for name in [
+        "package",
+        *ROOMS,
+        "setup.py",
+        "pyproject.toml",
+        "MANIFEST.in",
+        "README.md",
+        "LICENSE",
+        "CHANGELOG.md",
+    ]:
         subprocess.run(["cp", "-r", ROOT / name, source / name], check=True)
     before = os.getcwd()
     os.chdir(source)
@@ -343,6 +353,7 @@ def test_setup_file_stages_the_whole_package(staged, tmp_path):
     done = subprocess.run([*pip, staged], env=offline, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     expected = {f"dpngram/{path.relative_to(ROOT)}" for room in ROOMS for path in (ROOT / room).rglob("*.py")}
+    expected |= {f"dpngram/{path.name}" for path in (ROOT / "package").glob("*.py")}
     assert {str(path.relative_to(tmp_path)) for path in tmp_path.glob("dpngram/**/*.py")} == expected
     script = (
         "import importlib.metadata, dpngram.pipelines.extract as e, dpngram.transforms as t, dpngram.accounting as a\n"
@@ -357,7 +368,7 @@ def test_setup_file_stages_the_whole_package(staged, tmp_path):
         check=True,
     ).stdout.split()
     assert [path.startswith(str(tmp_path)) for path in found[:3]] == [True] * 3
-    assert found[3] == re.search(r'version="([^"]+)"', (ROOT / "setup.py").read_text()).group(1)
+    assert found[3] == dpngram.__version__
 
 
 def test_setup_file_without_its_directory_breaks_the_stager(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ def pytest_terminal_summary(terminalreporter):
     files = [
         os.path.realpath(module.__file__)
         for name, module in sorted(sys.modules.items())
-        if name.startswith("dpngram.") and getattr(module, "__file__", None)
+        if f"{name}.".startswith("dpngram.") and getattr(module, "__file__", None)
     ]
     foreign = [file for file in files if not file.startswith(tree)]
     terminalreporter.write_line(f"guard: {len(files)} modules, {len(foreign)} of them foreign {foreign[:1]}")

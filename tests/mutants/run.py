@@ -57,6 +57,7 @@ def copied_tree(mutant: Mutant | None) -> Iterator[tuple[Path, Path]]:
         tree, shim = Path(directory, "tree"), Path(directory, "shim")
         shutil.copytree(ROOT, tree, ignore=_LEFT_OUT)
         (shim / "dpngram").mkdir(parents=True)
+        (shim / "dpngram" / "__init__.py").symlink_to(tree / "package" / "__init__.py")
         for room in ROOMS:
             (shim / "dpngram" / room).symlink_to(tree / room)
         if mutant is not None:

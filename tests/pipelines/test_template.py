@@ -167,7 +167,7 @@ def test_the_image_has_what_it_copies():
     lines = (FOLDER / "Dockerfile").read_text().splitlines()
     copied = [word for line in lines if re.match(r"COPY (?!--)", line) for word in line.split()[1:-1]]
     assert [name for name in copied if not (ROOT / name).exists()] == []
-    assert {"setup.py", "README.md", "accounting", "transforms", "pipelines"} <= set(copied)
+    assert {"setup.py", "README.md", "package", "accounting", "transforms", "pipelines"} <= set(copied)
     (beam,) = [line.partition("=")[2] for line in lines if line.startswith("ARG BEAM=")]
     assert f'"apache-beam>={beam.rpartition(".")[0]},<3"' in (ROOT / "setup.py").read_text()
     assert f"ENV {template.IMAGE_VARIABLE}=${{IMAGE}}" in lines

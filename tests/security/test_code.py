@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("accounting", "transforms", "pipelines", "templates", "examples")
+ROOMS = ("package", "accounting", "transforms", "pipelines", "templates", "examples")
 SOURCES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 
 # Modules that can run code from bytes, or hide it.
@@ -16,8 +16,9 @@ GENERATORS = {"random", "numpy.random", "np.random"}
 BANNED_CALLS = {"eval", "exec", "compile", "__import__", "execfile"}
 # Public data are generated here, by an ordinary generator.
 MAY_GENERATE = {"pipelines/synth.py", "pipelines/demo.py"}
-# These import by name: the programs, and a tokenizer that the operator names, which is checked when the graph is built.
-MAY_IMPORT = {"transforms/tokenizers/by_text.py", "pipelines/cli.py"}
+# These import by name: what the package offers, the programs, and a tokenizer that the operator names, which is checked
+# when the graph is built.
+MAY_IMPORT = {"package/__init__.py", "transforms/tokenizers/by_text.py", "pipelines/cli.py"}
 # For tests and experiments; gives no privacy in any case.
 MAY_ASSERT = {"transforms/testing.py"}
 

@@ -7,16 +7,18 @@ from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
 ROOMS = ("accounting", "transforms", "pipelines")
+README = (HERE / "README.md").read_text(encoding="utf-8")
 (VERSION,) = re.findall(r'^__version__ = "(.+)"$', (HERE / "package/__init__.py").read_text(encoding="utf-8"), re.M)
 
 setup(
     name="dpngram",
     version=VERSION,
     description="Release n-grams from private text under user-level differential privacy, on Apache Beam.",
-    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    # Links to files of the repository lead nowhere on the page of an index: their words stay.
+    long_description=re.sub(r"\[([^]]+)\]\((?!https?:)[^)]+\)", r"\1", README),
     long_description_content_type="text/markdown",
     author="The dpngram maintainers",
-    license="Apache-2.0",
+    license_expression="Apache-2.0",
     license_files=["LICENSE"],
     keywords=["differential privacy", "n-gram", "vocabulary", "private text", "apache beam", "nlp"],
     classifiers=[
@@ -49,6 +51,7 @@ setup(
         "pyarrow>=16",
         "cryptography>=42",
         "fastavro>=1.8",
+        "typing_extensions>=4.1",
     ],
     extras_require={
         "test": [
@@ -65,6 +68,7 @@ setup(
         ],
         "gcp": ["apache-beam[gcp]>=2.77,<3"],
         "hf": ["tokenizers>=0.15"],
+        "release": ["build", "twine>=6.1"],
         "lint": ["ruff>=0.9", "mypy>=1.14", "scipy-stubs"],
     },
     entry_points={"console_scripts": ["dpngram=dpngram.pipelines.cli:main"]},

@@ -72,6 +72,6 @@ def test_layers(path):
 
 
 def test_no_cycle_is_hidden():
-    """No module is imported under TYPE_CHECKING. (`package/` does, and no module of the rooms imports a name from it.)"""
+    """No module is imported under TYPE_CHECKING. (Only `package/` does, and the rooms import just its version.)"""
     assert {name for path in MODULES for name in names_of_the_package(path)} == {"__version__"}
     assert [str(path) for path in MODULES if "TYPE_CHECKING" in path.read_text(encoding="utf-8")] == []

@@ -16,7 +16,9 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
 FROM python:${PYTHON}-slim
 COPY --from=build /wheels /wheels
-RUN pip install --no-cache-dir /wheels/*.whl && dpngram --version
+RUN pip install --no-cache-dir /wheels/*.whl \
+    && dpngram --version \
+    && python -c "import dpngram; dpngram.ExtractNgrams"
 
 # Paths on the command line are relative to the mounted directory. Beam and the fresh noise key need a writable temporary
 # directory, which /tmp is for any user.

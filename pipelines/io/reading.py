@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -31,11 +32,16 @@ def match_files(patterns: list[str]) -> dict[str, int]:
     Privacy: reading a file twice would make two users of every line without a user id.
     """
     found = {}
-    for matched in FileSystems.match(patterns):
+    for matched in FileSystems.match([_with_directory(pattern) for pattern in patterns]):
         for file in matched.metadata_list:
             local = FileSystems.get_scheme(file.path) is None
             found[os.path.realpath(file.path) if local else file.path] = (file.path, file.size_in_bytes)
     return dict(sorted(found.values()))
+
+
+def _with_directory(pattern: str) -> str:
+    """`./posts-*.jsonl` for `posts-*.jsonl`: the same files, but Beam finds none without a directory (seen in 2.77)."""
+    return f"./{pattern}" if re.match(r"[^/*?[]*[*?[]", pattern) else pattern
 
 
 class ReadDocuments(beam.PTransform):

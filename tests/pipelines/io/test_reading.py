@@ -85,6 +85,24 @@ def test_damaged_compression_is_counted(tmp_path, suffix):
         list(InputFormat(name="jsonl").read(ByteRange(str(tmp_path / "none.jsonl"), 0, 10, "uncompressed")))
 
 
+def test_patterns_in_the_working_directory(tmp_path, monkeypatch):
+    """As in the README: --input 'posts-*.jsonl.gz', without a directory."""
+    (tmp_path / "2026").mkdir()
+    for name in ("posts-1.txt", "posts-2.txt", "2026/posts-3.txt"):
+        (tmp_path / name).write_text("a\n")
+    monkeypatch.chdir(tmp_path)
+    for pattern, names in {
+        "posts-*.txt": ["posts-1.txt", "posts-2.txt"],
+        "*": ["posts-1.txt", "posts-2.txt"],
+        "posts-[2].txt": ["posts-2.txt"],
+        "posts-?.txt": ["posts-1.txt", "posts-2.txt"],
+        "202*/*.txt": ["2026/posts-3.txt"],
+        "**.txt": ["2026/posts-3.txt", "posts-1.txt", "posts-2.txt"],
+    }.items():
+        assert list(reading.match_files([pattern])) == [f"./{name}" for name in names]
+    assert list(reading.match_files(["posts-1.txt", "2026/posts*"])) == ["2026/posts-3.txt", "posts-1.txt"]
+
+
 def test_a_file_that_several_patterns_name_is_read_once(tmp_path):
     (tmp_path / "a.txt").write_text("one\n")
     (tmp_path / "b.txt").write_text("two\n")

@@ -36,7 +36,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"dpngram: error: program must be one of {', '.join(PROGRAMS)}, got {name!r:.80}.", file=sys.stderr)
         return 2
     quiet_imports()
-    program = importlib.import_module(f"dpngram.pipelines.{name}")
+    try:
+        program = importlib.import_module(f"dpngram.pipelines.{name}")
+    except ModuleNotFoundError as error:
+        print(f"dpngram: error: {name} needs the package {error.name}, which is not installed.", file=sys.stderr)
+        return 1
     try:
         with stop_in_order():
             return int(program.run(rest))

@@ -1,6 +1,7 @@
 """The one command: help, version, and one line for every mistake."""
 
 import re
+import sys
 
 import pytest
 from helpers.plan_flags import words
@@ -34,6 +35,17 @@ def test_bad_flags_get_one_line(argv, capsys):
     assert status == 2
     assert "Traceback" not in err
     assert err.count("\n") == 1 or (argv == [] and out.startswith("usage:"))
+
+
+def test_a_package_that_is_missing(monkeypatch, capsys):
+    """As after `pip install --no-deps dpngram`, with which `plan` works and the others do not."""
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    monkeypatch.delitem(sys.modules, "dpngram.pipelines.extract", raising=False)
+    assert main(["extract", "--help"]) == 1
+    assert capsys.readouterr() == (
+        "",
+        "dpngram: error: extract needs the package apache_beam, which is not installed.\n",
+    )
 
 
 def test_help_and_version(capsys):

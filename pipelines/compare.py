@@ -28,7 +28,7 @@ from dpngram.pipelines.launch.input_flags import (
     read_documents,
 )
 from dpngram.pipelines.launch.program import Job, run_job
-from dpngram.pipelines.launch.runner import make_pipeline
+from dpngram.pipelines.launch.runner import make_pipeline, runs_here
 from dpngram.pipelines.pages.comparison_page import render_page
 from dpngram.pipelines.research.comparison_files import Exact, Outline, Results
 from dpngram.pipelines.research.results import (
@@ -63,8 +63,9 @@ def run(argv: Sequence[str]) -> int:
 def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     comparison = _comparison(flags)
     anonymity = _anonymity(flags.anonymity, flags.reveal_exact_counts)
-    input_format, most_bad = input_format_from_flags(flags), max_bad_fraction(flags)
-    size = check_input(flags, input_format)
+    here, most_bad = runs_here(options), max_bad_fraction(flags)
+    input_format = input_format_from_flags(flags, here=here)
+    size = check_input(flags, input_format, here=here)
     pipeline = make_pipeline(options, size, given=flags.beam_flags, verbose=flags.verbose)
     systems = CompareSystems(
         [run for _, _, run in comparison.runs()],

@@ -39,7 +39,7 @@ from dpngram.pipelines.launch.input_flags import (
 from dpngram.pipelines.launch.operator_notes import write_operator_notes
 from dpngram.pipelines.launch.program import Job, run_job
 from dpngram.pipelines.launch.progress import show_metrics, show_progress
-from dpngram.pipelines.launch.runner import make_pipeline
+from dpngram.pipelines.launch.runner import make_pipeline, runs_here
 from dpngram.pipelines.report import write_report
 from dpngram.transforms import ExtractLevels
 from dpngram.transforms.messages import Message
@@ -85,10 +85,11 @@ def run(argv: Sequence[str]) -> int:
 
 def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     start = time.time()
-    plan, input_format, most_bad = plan_from_flags(flags), input_format_from_flags(flags), max_bad_fraction(flags)
+    plan, most_bad = plan_from_flags(flags), max_bad_fraction(flags)
+    dry_run, here = is_dry_run(options), runs_here(options)
+    input_format = input_format_from_flags(flags, look=not dry_run, here=here)
     places = _check_flags(flags, options, input_format)
-    dry_run = is_dry_run(options)
-    size = check_input(flags, input_format, look=not dry_run)
+    size = check_input(flags, input_format, look=not dry_run, here=here)
     pipeline = make_pipeline(options, size, given=flags.beam_flags, verbose=flags.verbose)
     extract = ExtractLevels(
         plan,

@@ -20,7 +20,9 @@ from apache_beam.utils.timestamp import Timestamp
 from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.accounting.parameters import check_choice, check_number
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
+from dpngram.pipelines.io.look import Look, Wanted, json_columns, look_at_files
 from dpngram.pipelines.io.polling import PollFiles
+from dpngram.pipelines.io.reading import match_files
 from dpngram.pipelines.io.writing import WriteWindows
 from dpngram.pipelines.launch.dataflow import is_dry_run
 from dpngram.pipelines.launch.extraction_flags import (
@@ -31,9 +33,9 @@ from dpngram.pipelines.launch.extraction_flags import (
     screen_flags,
 )
 from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser, budget_flags, plan_from_flags
-from dpngram.pipelines.launch.input_flags import check_apart
+from dpngram.pipelines.launch.input_flags import check_apart, look_from_here
 from dpngram.pipelines.launch.program import Job, run_job
-from dpngram.pipelines.launch.runner import make_pipeline
+from dpngram.pipelines.launch.runner import make_pipeline, runs_here
 from dpngram.transforms import ExtractLevels
 from dpngram.transforms.limit_windows import STREAM_STARTS
 from dpngram.transforms.randomness.noise_key import KeyReference
@@ -67,6 +69,8 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     _check_source(flags)
     check_choice("start", flags.start, STREAM_STARTS)
     _check_key(flags.noise_key, flags.key_records, flags.output)
+    if flags.input is not None and not is_dry_run(options):
+        _look_at_messages(flags, runs_here(options))
     options.view_as(StandardOptions).streaming = True
     pipeline = make_pipeline(options, 0, verbose=flags.verbose)
     messages = _read(pipeline, flags)
@@ -195,6 +199,25 @@ def _check_source(flags: argparse.Namespace) -> None:
         flags.input = os.path.abspath(flags.input)
         if not os.path.isdir(os.path.dirname(flags.input)):
             raise ParameterError(f"input must be a pattern in a directory that exists, got {flags.input!r}.")
+
+
+def _look_at_messages(flags: argparse.Namespace, here: bool) -> None:
+    """Raises ParameterError if there are files, and the first messages in the newest of them lack a field.
+
+    Files that cannot be read are left to the stream, which must start again by itself whatever was put there.
+    """
+    given = [("user_field", flags.user_field), ("text_field", flags.text_field), ("time_field", flags.time_field)]
+    wanted = [Wanted((name,), flag) for flag, name in given if name is not None]
+
+    def look(files: dict[str, int]) -> None:
+        newest = dict(sorted(files.items(), reverse=True))  # names of files that are added tend to grow
+        look_at_files(newest, "jsonl", Look(columns=json_columns), wanted, fields_only=True)
+
+    try:
+        files = match_files([flags.input])
+    except Exception:  # the stream tries again, and says so
+        return
+    look_from_here(look, files, here)
 
 
 def _check_key(reference: str | None, key_records: str | None, output: str) -> None:

@@ -6,7 +6,7 @@ can hold. A source that is not files, such as BigQuery, is an entry that brings 
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import apache_beam as beam
 from apache_beam.io.filesystem import CompressionTypes
@@ -14,10 +14,31 @@ from apache_beam.io.filesystem import CompressionTypes
 from dpngram.accounting import ParameterError
 from dpngram.pipelines.io.bigquery import TABLE_PATTERN, ReadBigQuery, check_table
 from dpngram.pipelines.io.lines import RANGE_BYTES, ByteRange, head_bytes, header_line, is_damage, read_pieces
+from dpngram.pipelines.io.look import (
+    Look,
+    Wanted,
+    avro_columns,
+    csv_columns,
+    json_columns,
+    look_at_files,
+    parquet_columns,
+    tsv_columns,
+    without_compression,
+)
 from dpngram.pipelines.io.parsing import BadRecord, Fields, Parsed, parse_jsonl, parse_text, parse_tsv
 from dpngram.pipelines.io.tables import parquet_groups, read_avro, read_csv, read_parquet
 
-__all__ = ["INPUT_FORMATS", "FileReader", "InputFormat", "Reader", "TableReader", "input_format_help", "split_lines"]
+__all__ = [
+    "INPUT_FORMATS",
+    "FileReader",
+    "InputFormat",
+    "Reader",
+    "TableReader",
+    "format_of_files",
+    "format_of_suffix",
+    "input_format_help",
+    "split_lines",
+]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,10 +65,14 @@ class FileReader(Reader):
     Args:
         split: (path, size in bytes, lines to skip) -> the parts of the file that can be read apart.
         read: (part, fields, lines to skip) -> the documents of the part, some at a time.
+        suffixes: what the names of such files end with, before the suffix of a compression.
+        look: how to look at a file before a run.
     """
 
     split: Callable[[str, int, int], Iterator[ByteRange]]
     read: Callable[[ByteRange, Fields, int], Iterator[Parsed]]
+    suffixes: tuple[str, ...] = ()
+    look: Look = Look()  # noqa: RUF009 (frozen)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -127,24 +152,48 @@ INPUT_FORMATS: dict[str, FileReader | TableReader] = {
         help="a JSON object on each line",
         split=split_lines,
         read=_read_jsonl,
+        suffixes=("jsonl", "ndjson", "json"),
+        look=Look(columns=json_columns),
         has_token_lists=True,
         has_header_lines=True,
     ),
     "csv": FileReader(
-        help="RFC 4180, the first line names the columns", split=_whole_file, read=_read_csv, has_header_lines=True
+        help="RFC 4180, the first line names the columns",
+        split=_whole_file,
+        read=_read_csv,
+        suffixes=("csv",),
+        look=Look(columns=csv_columns),
+        has_header_lines=True,
     ),
     "tsv": FileReader(
         help="values between tabs, without quotes, the first line names the columns",
         split=_split_tsv,
         read=_read_tsv,
+        suffixes=("tsv",),
+        look=Look(columns=tsv_columns),
         has_header_lines=True,
     ),
-    "parquet": FileReader(help="Apache Parquet", split=_split_row_groups, read=_read_parquet, has_token_lists=True),
-    "avro": FileReader(help="Apache Avro", split=_whole_file, read=_read_avro, has_token_lists=True),
+    "parquet": FileReader(
+        help="Apache Parquet",
+        split=_split_row_groups,
+        read=_read_parquet,
+        suffixes=("parquet",),
+        look=Look(columns=parquet_columns, magic=b"PAR1"),
+        has_token_lists=True,
+    ),
+    "avro": FileReader(
+        help="Apache Avro",
+        split=_whole_file,
+        read=_read_avro,
+        suffixes=("avro",),
+        look=Look(columns=avro_columns, magic=b"Obj\x01"),
+        has_token_lists=True,
+    ),
     "text": FileReader(
         help="each line is a user",
         split=split_lines,
         read=_read_text,
+        suffixes=("txt",),
         has_users=False,
         has_header_lines=True,
     ),
@@ -161,6 +210,34 @@ INPUT_FORMATS: dict[str, FileReader | TableReader] = {
 def input_format_help() -> str:
     """All formats in one line, each with a few words."""
     return ", ".join(f"{name} ({reader.help})" for name, reader in INPUT_FORMATS.items())
+
+
+def format_of_suffix(path: str) -> str | None:
+    """The format that the suffix of a file or pattern says, compressed or not; None if it says nothing."""
+    suffix = without_compression(path).lower().rpartition(".")[2]
+    known = (
+        name for name, reader in INPUT_FORMATS.items() if isinstance(reader, FileReader) and suffix in reader.suffixes
+    )
+    return next(known, None)
+
+
+def format_of_files(paths: Iterable[str]) -> str:
+    """The one format that the suffixes of all files say; else a ParameterError."""
+    found: dict[str, str] = {}  # format -> the first file
+    for path in paths:
+        name = format_of_suffix(path)
+        if name is None:
+            readers = [reader for reader in INPUT_FORMATS.values() if isinstance(reader, FileReader)]
+            known = ", ".join(f".{suffix}" for reader in readers for suffix in reader.suffixes)
+            raise ParameterError(
+                f"input_format must be given: {path!r} has none of the suffixes {known}, with or without .gz, .bz2 or "
+                ".zst (--input_format)."
+            )
+        found.setdefault(name, path)
+    if len(found) > 1:
+        (one, first), (other, second) = list(found.items())[:2]
+        raise ParameterError(f"input must be of one format, got {first!r} ({one}) and {second!r} ({other}).")
+    return next(iter(found))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -194,6 +271,12 @@ class InputFormat:
         if not isinstance(reader, FileReader):
             raise TypeError(f"{self.name} is not a format of files.")
         return reader
+
+    def look_at(self, files: Mapping[str, int]) -> None:
+        """Raises ParameterError if files, with their sizes, are not of this format or lack the fields."""
+        content = "tokens_field" if self.fields.tokens else "text_field"
+        wanted = [Wanted(self.fields.user, "user_field"), Wanted(self.fields.content, content)]
+        look_at_files(files, self.name, self._files.look, wanted, self.skip_header_lines)
 
     def ranges(self, path: str, size: int) -> Iterator[ByteRange]:
         """The parts of a file that can be read apart."""

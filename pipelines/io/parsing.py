@@ -21,7 +21,18 @@ import pyarrow.json
 from dpngram.transforms.blocks.columns import binary_array
 from dpngram.transforms.blocks.documents import DocumentBlock
 
-__all__ = ["BadRecord", "Fields", "Parsed", "Tally", "is_utf8", "make_block", "parse_jsonl", "parse_text", "parse_tsv"]
+__all__ = [
+    "BadRecord",
+    "Fields",
+    "Parsed",
+    "Tally",
+    "is_utf8",
+    "make_block",
+    "parse_jsonl",
+    "parse_text",
+    "parse_tsv",
+    "tsv_names",
+]
 
 
 Tally = tuple[int, tuple[int, int]]  # (0, (records, bad records)) of one part of the input
@@ -123,7 +134,7 @@ def parse_jsonl(lines: bytes, fields: Fields, offset: int = 0) -> Parsed:
 def parse_tsv(lines: bytes, header: bytes, fields: Fields, offset: int = 0) -> Parsed:
     """One record on each line: values between tabs, in the columns that the header names. There are no quotes."""
     records = _split(lines, offset, b"\r")
-    columns = [name.strip() for name in header.removeprefix(BOM_UTF8).decode(errors="replace").split("\t")]
+    columns = tsv_names(header)
     users, texts = ([name for name in names if name in columns] for names in (fields.user, fields.content))
     if not users or not texts:
         reason = "missing_user" if not users else "missing_text"
@@ -146,6 +157,11 @@ def parse_tsv(lines: bytes, header: bytes, fields: Fields, offset: int = 0) -> P
             contents.append(values[text_at])
     block = DocumentBlock.from_texts(pa.array(names, pa.large_binary()), pa.array(contents, pa.large_binary()))
     return Parsed([block] if names else [], len(records), bad)
+
+
+def tsv_names(header: bytes) -> list[str]:
+    """The names of the columns in a header."""
+    return [name.strip() for name in header.removeprefix(BOM_UTF8).decode(errors="replace").split("\t")]
 
 
 _Line = tuple[int, bytes]

@@ -18,7 +18,7 @@ from dpngram.pipelines.io.lines import MAX_RECORD_BYTES, RANGE_BYTES, header_lin
 from dpngram.pipelines.io.parsing import BadRecord, Fields, Parsed, is_utf8, make_block
 from dpngram.transforms.messages import Message
 
-__all__ = ["parquet_groups", "parse_records", "read_avro", "read_csv", "read_parquet"]
+__all__ = ["csv_names", "parquet_groups", "parse_records", "read_avro", "read_csv", "read_parquet"]
 
 _BATCH_ROWS = 50_000
 
@@ -138,7 +138,7 @@ def read_csv(path: str, compression: str, skip_header_lines: int, fields: Fields
     text cannot be told apart in it.
     """
     header = header_line(path, compression, skip_header_lines)
-    columns = _csv_values(header)
+    columns = csv_names(header)
     with open_file(path, compression) as file:
         quotes = lines = 0
         while chunk := file.read(1 << 20):
@@ -240,7 +240,8 @@ def _latin1_bytes(column: pa.Array) -> pa.Array:
     return pa.array([value.encode("latin1") for value in values], pa.large_binary())
 
 
-def _csv_values(header: bytes) -> list[str]:
+def csv_names(header: bytes) -> list[str]:
+    """The names of the columns in a header; none if it cannot be read."""
     try:
         return [name.strip() for name in next(csv.reader([header.removeprefix(BOM_UTF8).decode()]), [])]
     except (csv.Error, UnicodeDecodeError):

@@ -8,15 +8,17 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from dpngram.accounting import ParameterError
 from dpngram.pipelines.launch.beam_internals import FLINK_FLAGS
 from dpngram.pipelines.launch.dataflow import spell_dry_run
+from dpngram.pipelines.launch.flags import suggestion
 
 __all__ = ["beam_options"]
 
 
-def beam_options(words: Sequence[str]) -> PipelineOptions:
+def beam_options(words: Sequence[str], ours: Sequence[str] = ()) -> PipelineOptions:
     """Beam's options from what is left of the command line; a flag that Beam does not know either is an error.
 
     Args:
         words: the command line without dpngram's flags.
+        ours: the names of dpngram's flags, one of which may have been misspelt.
     """
     words = spell_dry_run(words)
     parser = _beam_parser()
@@ -28,7 +30,9 @@ def beam_options(words: Sequence[str]) -> PipelineOptions:
     except argparse.ArgumentError as error:
         raise ParameterError(f"flag must be valid for Beam: {error}") from None
     if unknown:
-        raise ParameterError(f"flag must be one of dpngram's or Beam's, got {unknown[0]!r:.80}.")
+        beams = [name for action in parser._actions for name in action.option_strings]
+        meant = suggestion(unknown[0], [*ours, *(name.lstrip("-") for name in beams)]) or "."
+        raise ParameterError(f"flag must be one of dpngram's or Beam's, got {unknown[0]!r:.80}{meant}")
     return PipelineOptions(words)
 
 

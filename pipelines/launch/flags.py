@@ -2,7 +2,9 @@
 
 import argparse
 import dataclasses
+import difflib
 import enum
+import re
 import sys
 from collections.abc import Iterable
 from typing import Any, NoReturn
@@ -19,6 +21,8 @@ __all__ = [
     "number_or_text",
     "plan_from_flags",
     "print_error",
+    "show_note",
+    "suggestion",
 ]
 
 
@@ -37,6 +41,18 @@ def number_list(text: str) -> Any:
     if "," in text:
         return [number_or_text(part) for part in text.split(",")]
     return number_or_text(text)
+
+
+def suggestion(word: str, names: Iterable[str]) -> str:
+    """`; did you mean --NAME?` for a flag that nobody knows, or nothing if no flag is spelt like it.
+
+    Args:
+        word: as it was given, with dashes and perhaps with a value.
+        names: the flags that are known, without dashes.
+    """
+    name = word.lstrip("-").partition("=")[0].replace("-", "_").lower()
+    close = difflib.get_close_matches(name, [*names], 1, 0.7) if word.startswith("-") else []
+    return f"; did you mean --{close[0]}?" if close else ""
 
 
 class Kind(enum.Enum):
@@ -109,6 +125,7 @@ class OneLineParser(argparse.ArgumentParser):
     def __init__(self, prog: str, description: str) -> None:
         super().__init__(prog=prog, description=description, allow_abbrev=False)
         self.flags: list[Flag] = []
+        self._given: list[str] = []
 
     def add_flags(self, flags: Iterable[Flag], title: str | None = None) -> None:
         """Adds flags, in a group of help if there is a `title`."""
@@ -118,7 +135,23 @@ class OneLineParser(argparse.ArgumentParser):
             group.add_argument(f"--{flag.name}", **flag.arguments())
 
     def error(self, message: str) -> NoReturn:
-        raise SystemExit(print_error(self.prog, f"{message} (--help lists the flags)", status=2))
+        needed = [flag.name for flag in self.flags if flag.required and re.search(rf"--{flag.name}\b", message)]
+        if message.startswith("the following arguments are required"):  # perhaps one was given, but misspelt
+            unknown = [word for word in self._given if word.startswith("--") and not self._knows(word)]
+            message += next(filter(None, (suggestion(word, needed) for word in unknown)), "")
+        hint = "" if re.search(r"\(--[^)]*\)\.?$", message) else " (--help lists the flags)"
+        raise SystemExit(print_error(self.prog, message + hint, status=2))
+
+    def _knows(self, word: str) -> bool:
+        return word.partition("=")[0] in self._option_string_actions
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """All words must be known."""
+        flags, rest = self.parse_known_args(args, namespace)
+        if rest:
+            names = [flag.name for flag in self.flags]
+            self.error(f"flag must be known, got {rest[0]!r:.80}{suggestion(rest[0], names)}")
+        return flags
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Binds a value such as -inf or -1,2 to the flag before it; argparse would take it for a flag."""
@@ -130,6 +163,7 @@ class OneLineParser(argparse.ArgumentParser):
                 bound[-1] = f"{bound[-1]}={word}"
             else:
                 bound.append(word)
+        self._given = bound
         return super().parse_known_args(bound, namespace)
 
 
@@ -137,6 +171,11 @@ def print_error(program: str, message: str, status: int) -> int:
     """One line on stderr; returns the exit status."""
     print(f"{program}: error: {' '.join(message.split())}", file=sys.stderr)
     return status
+
+
+def show_note(message: str) -> None:
+    """One line on stderr, about something that does not stop the program."""
+    print(f"dpngram: note: {' '.join(message.split())}", file=sys.stderr, flush=True)
 
 
 def guarantee_flags() -> list[Flag]:

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from collections.abc import Callable
 from typing import Any
 
 import apache_beam as beam
@@ -10,10 +11,17 @@ from apache_beam.io.filesystems import FileSystems
 
 from dpngram.accounting import ParameterError
 from dpngram.accounting.parameters import check_choice, check_integer, check_number
-from dpngram.pipelines.io.input_formats import INPUT_FORMATS, InputFormat, TableReader, input_format_help
+from dpngram.pipelines.io.input_formats import (
+    INPUT_FORMATS,
+    InputFormat,
+    TableReader,
+    format_of_files,
+    format_of_suffix,
+    input_format_help,
+)
 from dpngram.pipelines.io.parsing import Fields
 from dpngram.pipelines.io.reading import ReadDocuments, match_files
-from dpngram.pipelines.launch.flags import Flag, Kind
+from dpngram.pipelines.launch.flags import Flag, Kind, show_note
 from dpngram.transforms.randomness.noise_key import KeyReference
 from dpngram.transforms.whole_files import make_private_directory
 
@@ -22,6 +30,7 @@ __all__ = [
     "check_input",
     "input_flags",
     "input_format_from_flags",
+    "look_from_here",
     "max_bad_fraction",
     "new_directory",
     "read_documents",
@@ -33,7 +42,11 @@ def input_flags() -> list[Flag]:
     fields = Fields()
     return [
         Flag("input", "file, pattern or table; may be given several times", Kind.PATH, required=True, several=True),
-        Flag("input_format", f"one of: {input_format_help()}", default="jsonl", choices=tuple(INPUT_FORMATS)),
+        Flag(
+            "input_format",
+            f"one of: {input_format_help()} (default: what the suffix of the files says)",
+            choices=tuple(INPUT_FORMATS),
+        ),
         Flag("user_field", f"field with the name of the user (default: {', else '.join(fields.user)})"),
         Flag("text_field", f"field with the text (default: {', else '.join(fields.text)})"),
         Flag("tokens_field", "instead of a text: field with a list of tokens"),
@@ -43,11 +56,20 @@ def input_flags() -> list[Flag]:
     ]
 
 
-def input_format_from_flags(flags: argparse.Namespace) -> InputFormat:
-    """The input format that the flags ask for; raises ParameterError."""
+def input_format_from_flags(flags: argparse.Namespace, *, look: bool = True, here: bool = True) -> InputFormat:
+    """The input format that the flags ask for, or that the suffixes of the files say; raises ParameterError.
+
+    Args:
+        flags: with `input` and what says how to read it.
+        look: whether the names of files may be looked up.
+        here: whether the run takes place on this machine, which must then be able to read the input.
+    """
     names = Fields()
+    name = flags.input_format
+    if name is None:
+        name = _format_of_input(flags.input, look, here)
     return InputFormat(
-        name=check_choice("input_format", flags.input_format, tuple(INPUT_FORMATS)),
+        name=check_choice("input_format", name, tuple(INPUT_FORMATS)),
         fields=Fields(
             user=names.user if flags.user_field is None else (flags.user_field,),
             text=names.text if flags.text_field is None else (flags.text_field,),
@@ -57,22 +79,39 @@ def input_format_from_flags(flags: argparse.Namespace) -> InputFormat:
     )
 
 
+def _format_of_input(patterns: list[str], look: bool, here: bool) -> str:
+    """The format that the suffixes say: of the pattern, or where it has none, of the files that match it."""
+    paths: list[str] = []
+    for pattern in patterns:
+        if format_of_suffix(pattern) is not None:
+            paths.append(pattern)
+        elif look:
+            matched = _matched(pattern, here) or {}
+            paths += [path for path, size in matched.items() if size] or list(matched)
+    if not paths:
+        show_note("input_format is taken to be jsonl: neither it nor a suffix is given, and no file was looked at.")
+        return "jsonl"
+    return format_of_files(paths)
+
+
 def max_bad_fraction(flags: argparse.Namespace) -> float:
     """The share of bad records that a run may have; raises ParameterError."""
     return check_number("max_bad_fraction", flags.max_bad_fraction, 0.0, 1.0)
 
 
-def check_input(flags: argparse.Namespace, input_format: InputFormat, *, look: bool = True) -> int:
-    """The likely size of the text in bytes; an error if the input cannot be read at all.
+def check_input(flags: argparse.Namespace, input_format: InputFormat, *, look: bool = True, here: bool = True) -> int:
+    """The likely size of the text in bytes; a ParameterError if the input cannot be read, or lacks the fields.
 
     Args:
         flags: with `input` and `bad_records`.
         input_format: what the input is.
         look: whether to look at the files. Without, and for tables, the size is 0.
+        here: whether the run takes place on this machine. If not, and this machine may not read the files, a note
+            says so, and the size is 0.
     """
     reader = input_format.reader
     if not isinstance(reader, TableReader):
-        return _input_bytes(flags.input) if look else 0
+        return _input_bytes(flags.input, input_format, here) if look else 0
     for table in flags.input:
         reader.check("input", table)
     if flags.bad_records:
@@ -99,18 +138,47 @@ def read_documents(
     return pipeline | "Read" >> ReadDocuments(patterns, input_format, bad_records)
 
 
-def _input_bytes(patterns: list[str]) -> int:
-    """The likely size of the text; an error if a pattern matches nothing."""
-    for pattern in patterns:
-        try:
-            matched = match_files([pattern])
-        except Exception as error:
+def _input_bytes(patterns: list[str], input_format: InputFormat, here: bool) -> int:
+    """The likely size of the text, if a look at the files finds nothing wrong."""
+    if any(_matched(pattern, here) is None for pattern in patterns):
+        return 0
+    files = match_files(patterns)
+    look_from_here(input_format.look_at, files, here)
+    return sum(size * _expansion(path) for path, size in files.items())
+
+
+def look_from_here(look: Callable[[dict[str, int]], None], files: dict[str, int], here: bool) -> None:
+    """Looks at files before a run. If they cannot be opened, that is an error only where the run takes place here.
+
+    Args:
+        look: raises ParameterError if the files, with their sizes, are not as they should be.
+        files: paths and sizes.
+        here: whether the run takes place on this machine.
+    """
+    try:
+        look(files)
+    except ParameterError:
+        raise
+    except Exception as error:
+        if here:
+            raise ParameterError(f"input must be readable, but it is not ({type(error).__name__}).") from None
+        show_note(f"the input was not looked at: this machine cannot read it ({type(error).__name__}).")
+
+
+def _matched(pattern: str, here: bool) -> dict[str, int] | None:
+    """The files of one pattern; a ParameterError if there are none. None: only the workers may list them."""
+    try:
+        matched = match_files([pattern])
+    except Exception as error:
+        if here or FileSystems.get_scheme(pattern) is None:
             raise ParameterError(
                 f"input must be a readable file or pattern, got {pattern!r} ({type(error).__name__})."
             ) from None
-        if not matched:
-            raise ParameterError(f"input must match at least one file, got {pattern!r}.")
-    return sum(size * _expansion(path) for path, size in match_files(patterns).items())
+        show_note(f"the input was not looked at: this machine cannot list {pattern!r} ({type(error).__name__}).")
+        return None
+    if not matched:
+        raise ParameterError(f"input must match at least one file, got {pattern!r}.")
+    return matched
 
 
 def _expansion(path: str) -> int:

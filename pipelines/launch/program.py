@@ -47,7 +47,7 @@ def run_job(
     quiet_logging(flags.verbose)
     keep_memory()
     try:
-        job = prepare(flags, beam_options(flags.beam_flags))
+        job = prepare(flags, beam_options(flags.beam_flags, [flag.name for flag in parser.flags]))
     except (ParameterError, NoiseKeyError) as error:
         parser.error(str(error))
     if job.pipeline is not None:

@@ -14,7 +14,7 @@ from dpngram.accounting import ParameterError
 from dpngram.pipelines.launch.beam_internals import FnApiRunner, remember_views
 from dpngram.pipelines.launch.startup import MALLOC_SETTINGS
 
-__all__ = ["make_pipeline"]
+__all__ = ["make_pipeline", "runs_here"]
 
 # Below this much text one thread is as fast as several.
 _PARALLEL_BYTES = 32 << 20
@@ -50,6 +50,11 @@ def make_pipeline(
             raise ParameterError(f"flag must be valid for {runner}: {error}") from None
     remember_views(pipeline)
     return pipeline
+
+
+def runs_here(options: PipelineOptions) -> bool:
+    """Whether the files are read on this machine, by this user."""
+    return options.view_as(StandardOptions).runner in _LOCAL
 
 
 def _local_environment(

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from dpngram import __version__
-from dpngram.pipelines.launch.startup import quiet_imports, stop_in_order
+from dpngram.pipelines.launch.startup import quiet_imports, stop_in_order, stop_status
 
 __all__ = ["main"]
 
@@ -23,7 +23,7 @@ PROGRAMS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one program. Exit status: 0 done, 1 the run failed, 2 bad flags or parameters."""
+    """Runs one program. Exit status: 0 done, 1 the run failed, 2 bad flags, parameters or input, 130 Ctrl-C."""
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0] in ("-h", "--help"):
         print(_usage())
@@ -37,16 +37,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     quiet_imports()
     try:
-        program = importlib.import_module(f"dpngram.pipelines.{name}")
-    except ModuleNotFoundError as error:
-        print(f"dpngram: error: {name} needs the package {error.name}, which is not installed.", file=sys.stderr)
-        return 1
-    try:
         with stop_in_order():
+            try:
+                program = importlib.import_module(f"dpngram.pipelines.{name}")
+            except ModuleNotFoundError as error:
+                print(
+                    f"dpngram: error: {name} needs the package {error.name}, which is not installed.", file=sys.stderr
+                )
+                return 1
             return int(program.run(rest))
-    except KeyboardInterrupt:  # no traceback: it may quote the data
+    except KeyboardInterrupt as stop:  # no traceback: it may quote the data
         print("dpngram: error: stopped.", file=sys.stderr)
-        return 1
+        return stop_status(stop)
     except BrokenPipeError:  # whoever read our output stopped reading: not an error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

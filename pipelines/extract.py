@@ -13,8 +13,8 @@ from dpngram.accounting.parameters import check_choice
 from dpngram.pipelines.io.bigquery import TABLE_PATTERN, WriteBigQuery, check_table
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.io.input_formats import FileReader, InputFormat
-from dpngram.pipelines.io.output_directory import CleanUp, Places, beside, clean_up, prepare_output
-from dpngram.pipelines.io.reading import CheckRecords
+from dpngram.pipelines.io.output_directory import CleanUp, Places, beside, can_resume, clean_up, prepare_output
+from dpngram.pipelines.io.reading import BAD_RECORDS, CheckRecords
 from dpngram.pipelines.io.release_files import read_manifest
 from dpngram.pipelines.io.writing import WriteRelease
 from dpngram.pipelines.launch.dataflow import check_dataflow, is_dataflow, is_dry_run, job_line, waits
@@ -99,7 +99,13 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         offline=dry_run,
     )
     if not dry_run and not prepare_output(
-        places, plan, extract.settings(), flags.output_format, overwrite=flags.overwrite, resume=flags.resume
+        places,
+        plan,
+        extract.settings(),
+        flags.output_format,
+        overwrite=flags.overwrite,
+        resume=flags.resume,
+        resume_hint=f"To finish it: {flags.resume_command}" if flags.noise_key else "",
     ):
         return Job(functools.partial(_show, _finished_again(places)))
     extract_files(
@@ -111,11 +117,18 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         extract,
         output_format=flags.output_format,
         checkpoints=places.checkpoints if places.keeps else None,
-        bad_records=flags.bad_records if dry_run else new_directory("bad_records", flags.bad_records, private=True),
+        bad_records=flags.bad_records if dry_run else _bad_records(flags),
         max_bad_fraction=most_bad,
         output_bigquery=flags.output_bigquery,
     )
-    return Job(functools.partial(_run, flags, options, places, pipeline, plan.max_n, size, start), pipeline)
+    run = functools.partial(_run, flags, options, places, pipeline, plan.max_n, size, start)
+    return Job(run, pipeline, functools.partial(can_resume, places) if places.keeps else None)
+
+
+def _bad_records(flags: argparse.Namespace) -> str | None:
+    """The directory of the list. A run that is resumed writes the same files again that the run before it wrote."""
+    may_hold = BAD_RECORDS if flags.resume else ""
+    return new_directory("bad_records", flags.bad_records, private=True, may_hold=may_hold)
 
 
 def _check_flags(flags: argparse.Namespace, options: PipelineOptions, input_format: InputFormat) -> Places:

@@ -212,7 +212,7 @@ def _missing(path: str, columns: Columns, missing: Sequence[Wanted]) -> str:
     flags = ", ".join(f"--{one.flag}" for one in missing)
     records = f"the first {columns.records} records of " if columns.records > 1 else "the only record of "
     if columns.records and not columns.names:
-        return f"no JSON object in {records}{path}: each line must be one (--input_format)"
+        return f"no JSON object in the first lines of {path}: each line must be one (--input_format)"
     kind = "field" if columns.records else "column"
     names = " and ".join(f"no {kind} {' or '.join(f'{name!r:.80}' for name in one.names)}" for one in missing)
     return f"{names} in {records if columns.records else ''}{path}; {_listed(columns)} ({flags})"

@@ -29,7 +29,7 @@ from dpngram.pipelines.io.release_files import (
 from dpngram.transforms.checkpoints import drop_checkpoints, find_checkpoints, is_checkpoint
 from dpngram.transforms.whole_files import make_private_directory, read_whole
 
-__all__ = ["NOTE", "CleanUp", "Places", "beside", "clean_up", "prepare_output"]
+__all__ = ["NOTE", "CleanUp", "Places", "beside", "can_resume", "clean_up", "prepare_output"]
 
 # The first entry of the operator's notes: says what they are, and tells them from other people's files.
 NOTE = (
@@ -74,6 +74,7 @@ def prepare_output(
     *,
     overwrite: bool,
     resume: bool,
+    resume_hint: str = "",
 ) -> bool:
     """Makes the places ready. Returns False if the release in the output is finished and is the one asked for.
 
@@ -85,6 +86,7 @@ def prepare_output(
         plan, settings, output_format: of the release that is asked for.
         overwrite: replace a release that is there.
         resume: keep the checkpoints of a run that died, or accept its finished release.
+        resume_hint: a sentence for the error about an unfinished run: how to resume it.
 
     Raises:
         ParameterError: if something is there that must not be touched.
@@ -106,6 +108,11 @@ def prepare_output(
     if resume and finished:
         _check_finished(directory, plan, settings, output_format)
         return False
+    if not overwrite and not resume and can_resume(places):
+        raise ParameterError(
+            f"output must be a new or empty directory, got {directory!r} of an unfinished run (--overwrite starts "
+            f"again). {resume_hint or 'Give its --noise_key and --resume to finish it.'}"
+        )
     if found and not (overwrite or (resume and len(ours) == len(found))):
         kind = "a finished release" if finished else "files"
         raise ParameterError(
@@ -173,6 +180,16 @@ def _look_at_checkpoints(places: Places, *, overwrite: bool, resume: bool) -> li
     if places.keeps and len(ours) < len(found) and not overwrite:
         raise ParameterError(f"checkpoints must be a new or empty directory, got {directory!r} with files in it.")
     return [path for path in ours if not (resume and path.endswith(".block"))]
+
+
+def can_resume(places: Places) -> bool:
+    """Whether there is an unfinished run that --resume would go on with: checkpoints, and no manifest in the output."""
+    if places.checkpoints is None:
+        return False
+    found = FileSystems.match([FileSystems.join(places.output, "*")])[0].metadata_list
+    names = [FileSystems.split(file.path)[1] for file in found]
+    unfinished = MANIFEST not in names and all(map(is_ours, names))
+    return unfinished and any(path.endswith(".block") for path in find_checkpoints(places.checkpoints))
 
 
 def _is_our_manifest(directory: str) -> bool:

@@ -19,11 +19,15 @@ from dpngram.transforms.messages import Message
 from dpngram.transforms.whole_files import write_whole
 
 __all__ = [
+    "BAD_RECORDS",
     "CheckRecords",
     "ReadDocuments",
     "TooManyBadRecords",
     "match_files",
 ]
+
+
+BAD_RECORDS = r"bad-\d{6,}\.jsonl"  # what the files of a list of bad records are called
 
 
 def match_files(patterns: list[str]) -> dict[str, int]:

@@ -76,11 +76,15 @@ def read_columns(users: list[pa.Array], contents: list[pa.Array], first: int) ->
     no_text = pc.is_null(what).to_numpy(zero_copy_only=False)
     tokens = not pa.types.is_large_binary(what.type)
     broken = _not_utf8(who) | (_holes(what, _not_utf8(what.flatten())) if tokens else _not_utf8(what))
+    bad_text = np.zeros(count, bool)
     if tokens:  # a list with a null in it is not a text
-        no_text = no_text | _holes(what, pc.is_null(what.flatten()).to_numpy(zero_copy_only=False))
-    reasons = {"missing_user": no_user, "missing_text": no_text & ~no_user, "bad_utf8": broken & ~no_user & ~no_text}
-    bad = [BadRecord(name, first + int(row), 0) for name, mask in reasons.items() for row in np.flatnonzero(mask)]
-    good = pa.array(np.flatnonzero(~(no_user | no_text | broken)))
+        bad_text = _holes(what, pc.is_null(what.flatten()).to_numpy(zero_copy_only=False))
+    masks = {"missing_user": no_user, "missing_text": no_text, "bad_text": bad_text, "bad_utf8": broken}
+    bad, unused = [], np.zeros(count, bool)
+    for reason, mask in masks.items():  # a record counts once, with its first reason
+        bad += [BadRecord(reason, first + int(row), 0) for row in np.flatnonzero(mask & ~unused)]
+        unused |= mask
+    good = pa.array(np.flatnonzero(~unused))
     block = make_block(who.take(good), what.take(good)) if len(good) else None
     return Parsed([] if block is None else [block], count, bad)
 
@@ -103,12 +107,15 @@ def _holes(lists: pa.Array, marked: Any) -> Any:
 
 def _coalesce(columns: list[pa.Array | None]) -> pa.Array | None:
     usable = [column for column in columns if column is not None]
+    usable = [column for column in usable if column.null_count < len(column)] or usable[:1]
     return (usable[0] if len(usable) == 1 else pc.coalesce(*usable)) if usable else None
 
 
 def _strings(column: pa.Array) -> pa.Array | None:
-    """Strings and whole numbers as bytes; None for other kinds."""
+    """Strings and whole numbers as bytes; None for other kinds. A column without any value has the kind null."""
     kind = column.type
+    if pa.types.is_null(kind):
+        return column.cast(pa.large_binary())
     if pa.types.is_dictionary(kind):  # decoded, short values may become long columns
         kind = kind.value_type
         values = column.dictionary.cast(pa.large_binary()) if _is_textual(kind) else column.dictionary
@@ -126,7 +133,8 @@ def _is_textual(kind: pa.DataType) -> bool:
 def _content(column: pa.Array) -> pa.Array | None:
     kind = column.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return column.cast(pa.large_list(pa.large_binary())) if _is_textual(kind.value_type) else None
+        known = _is_textual(kind.value_type) or pa.types.is_null(kind.value_type)
+        return column.cast(pa.large_list(pa.large_binary())) if known else None
     return None if pa.types.is_integer(kind) else _strings(column)
 
 

@@ -139,7 +139,7 @@ class OneLineParser(argparse.ArgumentParser):
         if message.startswith("the following arguments are required"):  # perhaps one was given, but misspelt
             unknown = [word for word in self._given if word.startswith("--") and not self._knows(word)]
             message += next(filter(None, (suggestion(word, needed) for word in unknown)), "")
-        hint = "" if re.search(r"\(--[^)]*\)\.?$", message) else " (--help lists the flags)"
+        hint = "" if "(--" in message else " (--help lists the flags)"  # some say already which flag to use
         raise SystemExit(print_error(self.prog, message + hint, status=2))
 
     def _knows(self, word: str) -> bool:
@@ -169,13 +169,18 @@ class OneLineParser(argparse.ArgumentParser):
 
 def print_error(program: str, message: str, status: int) -> int:
     """One line on stderr; returns the exit status."""
-    print(f"{program}: error: {' '.join(message.split())}", file=sys.stderr)
+    print(f"{program}: error: {_one_line(message)}", file=sys.stderr)
     return status
 
 
 def show_note(message: str) -> None:
     """One line on stderr, about something that does not stop the program."""
-    print(f"dpngram: note: {' '.join(message.split())}", file=sys.stderr, flush=True)
+    print(f"dpngram: note: {_one_line(message)}", file=sys.stderr, flush=True)
+
+
+def _one_line(message: str) -> str:
+    """Without line ends; other spaces may be part of a command to type."""
+    return " ".join(line.strip() for line in message.splitlines())
 
 
 def guarantee_flags() -> list[Flag]:

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -186,10 +187,14 @@ def _expansion(path: str) -> int:
     return 1 if CompressionTypes.detect_compression_type(path) == CompressionTypes.UNCOMPRESSED else 4
 
 
-def new_directory(name: str, directory: str | None, *, private: bool = False) -> str | None:
-    """Makes the directory; a ParameterError that begins with `name`, the flag, if something is in it.
+def new_directory(name: str, directory: str | None, *, private: bool = False, may_hold: str = "") -> str | None:
+    """Makes the directory; a ParameterError if there is something else in it.
 
-    A `private` one can be listed by its owner only, if it is made here and on a local filesystem.
+    Args:
+        name: of the flag, which the error begins with.
+        directory: the value of the flag.
+        private: only its owner may list it, if it is made here and on a local filesystem.
+        may_hold: a regular expression for the names of files that may be in it.
     """
     if directory is not None:
         if FileSystems.get_scheme(directory) is None and os.path.isfile(directory):
@@ -199,7 +204,8 @@ def new_directory(name: str, directory: str | None, *, private: bool = False) ->
                 make_private_directory(directory)
             elif not FileSystems.exists(directory):
                 FileSystems.mkdirs(directory)
-            if FileSystems.match([FileSystems.join(directory, "*")])[0].metadata_list:
+            found = FileSystems.match([FileSystems.join(directory, "*")])[0].metadata_list
+            if not all(re.fullmatch(may_hold, FileSystems.split(file.path)[1]) for file in found):
                 raise ParameterError(f"{name} must be a new or empty directory, got {directory!r}.")
         except OSError as error:
             raise ParameterError(f"{name} must be a directory, got {directory!r} ({type(error).__name__}).") from None

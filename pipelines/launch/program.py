@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 
@@ -10,13 +11,13 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from dpngram.accounting import ParameterError
 from dpngram.pipelines.launch.beam_flags import beam_options
-from dpngram.pipelines.launch.failures import failure_line
+from dpngram.pipelines.launch.failures import failure_line, failure_message
 from dpngram.pipelines.launch.flags import OneLineParser, print_error
-from dpngram.pipelines.launch.startup import keep_memory, quiet_logging
+from dpngram.pipelines.launch.startup import keep_memory, quiet_logging, stop_status
 from dpngram.transforms.bind_release import unrecorded_key
 from dpngram.transforms.randomness.noise_key import NoiseKeyError
 
-__all__ = ["Job", "run_job"]
+__all__ = ["Job", "resume_command", "run_job"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,24 +27,28 @@ class Job:
     Args:
         run: runs it, prints what came of it, and returns the exit status.
         pipeline: the graph; the error of a failed run names one of its steps.
+        can_resume: whether what a failed run left can be finished with --resume; None: never.
     """
 
     run: Callable[[], int]
     pipeline: beam.Pipeline | None = None
+    can_resume: Callable[[], bool] | None = None
 
 
 def run_job(
     parser: OneLineParser, argv: Sequence[str], prepare: Callable[[argparse.Namespace, PipelineOptions], Job]
 ) -> int:
-    """Prepares a job and runs it. The exit status: 0 done, 1 the run failed; a wrong flag exits with 2.
+    """Prepares a job and runs it. The exit status: 0 done, 1 the run failed, 130 Ctrl-C; a wrong flag exits with 2.
 
     Args:
         parser: the program's flags, with `noise_key` and `verbose`; all others go to Beam.
         argv: the command line.
-        prepare: checks the flags and builds the job; `beam_flags` among them are the words that go to Beam. It may
-            raise ParameterError or NoiseKeyError, whose words are shown as they are: no data is read yet.
+        prepare: checks the flags and builds the job; `beam_flags` among them are the words that go to Beam, and
+            `resume_command` is what to type to resume this run. It may raise ParameterError or NoiseKeyError, whose
+            words are shown as they are: no value of a record is in them.
     """
     flags, flags.beam_flags = parser.parse_known_args(argv)
+    flags.resume_command = resume_command(parser.prog, argv)
     quiet_logging(flags.verbose)
     keep_memory()
     try:
@@ -56,7 +61,27 @@ def run_job(
             print(f"{parser.prog}: warning: {warning}", file=sys.stderr)
     try:
         return job.run()
+    except KeyboardInterrupt as stop:
+        return print_error(parser.prog, f"stopped.{_offer(job, flags.resume_command)}", status=stop_status(stop))
     except Exception as error:
         if flags.verbose:
             raise
-        return print_error(parser.prog, failure_line(error, job.pipeline, flags.noise_key), status=1)
+        line = failure_line(error, job.pipeline, flags.noise_key)
+        if failure_message(error) is None:  # those of ours say what to do, and most would come again
+            line += _offer(job, flags.resume_command)
+        return print_error(parser.prog, line, status=1)
+
+
+def resume_command(program: str, argv: Sequence[str]) -> str:
+    """The command line as it was given, with --resume in place of --overwrite."""
+    words = [word for word in argv if word not in ("--overwrite", "--resume")]
+    return f"{program} {shlex.join([*words, '--resume'])}"
+
+
+def _offer(job: Job, command: str) -> str:
+    """What to type to finish a run that failed or was stopped; nothing where that is not possible."""
+    try:
+        possible = job.can_resume is not None and job.can_resume()
+    except Exception:  # the filesystem may be why the run failed
+        return ""
+    return f" To finish this run: {command}" if possible else ""

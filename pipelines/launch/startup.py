@@ -1,7 +1,7 @@
 """What a program changes in its own process: all of it is here.
 
 - `quiet_imports`, `quiet_logging`: the level of the root logger, and the hooks for errors that nobody handles.
-- `stop_in_order`: the handler of SIGTERM.
+- `stop_in_order`: the handler of SIGTERM; `stop_status`: the exit status of a program that was stopped.
 - `keep_memory`: switches of glibc's allocator.
 """
 
@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["MALLOC_SETTINGS", "keep_memory", "quiet_imports", "quiet_logging", "stop_in_order"]
+__all__ = ["MALLOC_SETTINGS", "keep_memory", "quiet_imports", "quiet_logging", "stop_in_order", "stop_status"]
 
 # glibc's mallopt numbers, values and the variables that set the same for a new process.
 MALLOC_SETTINGS = (
@@ -51,12 +51,25 @@ def _say_nothing(_unhandled: Any) -> None:
     pass
 
 
+class _Terminated(KeyboardInterrupt):
+    """What SIGTERM raises: whatever waits for Ctrl-C gets it, too."""
+
+
+def _terminate(_signal: int, _frame: Any) -> None:
+    raise _Terminated
+
+
+def stop_status(stop: KeyboardInterrupt) -> int:
+    """The exit status of a program that was stopped: 130 by Ctrl-C (SIGINT), as shells count it; 1 by SIGTERM."""
+    return 1 if isinstance(stop, _Terminated) else 130
+
+
 @contextlib.contextmanager
 def stop_in_order() -> Iterator[None]:
     """SIGTERM ends the body as Ctrl-C does. So what is deleted at the end of a process, such as a fresh key, is."""
     ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if ours:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, _terminate)
     try:
         yield
     finally:

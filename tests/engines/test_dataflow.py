@@ -64,11 +64,11 @@ def batch():
     os.environ["DPNGRAM_TEST_KEY"] = SECRET.hex()
     try:
         pipeline = beam.Pipeline(options=beam_options([*CLOUD, *OFFLINE, *IMAGE]))
-        extract = ExtractLevels(
-            PLAN, noise_key="env:DPNGRAM_TEST_KEY", shards=4096, checkpoints="gs://some-bucket/out", offline=True
-        )
+        kept = "gs://some-bucket/out.checkpoints"
+        extract = ExtractLevels(PLAN, noise_key="env:DPNGRAM_TEST_KEY", shards=4096, checkpoints=kept, offline=True)
         jsonl = InputFormat(name="jsonl")
-        extract_files(pipeline, ["gs://some-bucket/in*"], jsonl, "gs://some-bucket/out", PLAN, extract)
+        files, out = ["gs://some-bucket/in*"], "gs://some-bucket/out"
+        extract_files(pipeline, files, jsonl, out, PLAN, extract, checkpoints=kept)
         return pipeline.run().job
     finally:
         del os.environ["DPNGRAM_TEST_KEY"]
@@ -128,6 +128,7 @@ def test_the_jobs_are_whole(batch, streaming):
     for n in range(2, PLAN.max_n + 1):
         assert f"ExtractNgrams/Level{n}/ValidityFilter/Prune" in names
     assert {"Read/Parse", "CheckRecords/Check", "Write/Files", "ExtractNgrams/Level9/Checkpoint"} <= names
+    assert "CleanUp/Delete" in names
     names = {step.unique_name for step in streaming.proto_pipeline.components.transforms.values()}
     assert {"ExtractNgrams/Level9/AddSpuriousGrams/Complete", "ExtractNgrams/Rows"} <= names
     unbounded = {"batch": set(), "streaming": set()}
@@ -165,7 +166,7 @@ def test_key_coders_are_deterministic(job):
 def test_blocks_travel_with_their_own_coder(job):
     """Beam pickles whatever is a side input on Dataflow (`Block.__reduce__` makes that our bytes again).
 
-    Otherwise only places in files, which are no blocks, and the outputs of checkpoints, which have no elements.
+    Otherwise only places in files, which are no blocks.
     """
     components = job.proto_pipeline.components
     coders = PipelineContext(components).coders
@@ -179,7 +180,7 @@ def test_blocks_travel_with_their_own_coder(job):
         for name, collection in components.pcollections.items()
         if name not in sides and "FastPrimitives" in str(coders.get_by_id(collection.coder_id))
     }
-    assert all(re.search(r"Read/(Ranges|Spread)\.|/Checkpoint\.", name) for name in pickled), pickled
+    assert all(re.search(r"Read/(Ranges|Spread)\.", name) for name in pickled), pickled
 
 
 def test_step_names_are_readable(job):
@@ -251,6 +252,7 @@ REFUSED = [
     (["--noise_key", "env:KEY"], "noise_key must not be env: on DataflowRunner"),
     ([*KEY, "--input", "/data/in.jsonl"], "input must be where Dataflow's workers can reach it (gs://BUCKET/...)"),
     ([*KEY, "--output", "out"], "output must be where Dataflow's workers can reach it"),
+    ([*KEY, "--checkpoints", "rounds"], "checkpoints must be where Dataflow's workers can reach it"),
     ([*KEY, "--bad_records", "bad"], "bad_records must be where Dataflow's workers can reach it"),
     ([*KEY, "--tokenizer", "huggingface:tokenizer.json"], "tokenizer must be a file that workers can read"),
     ([*KEY, "--setup_file", "setup.py"], "setup_file must have its directory in front: --setup_file ./setup.py."),
@@ -309,6 +311,8 @@ def test_a_job_that_is_not_waited_for(flag, monkeypatch, capsys):
     assert extract("gs://some-bucket/out", *CLOUD, *IMAGE, *WHERE, *KEY, flag) == 0
     assert len(created) == 1
     assert capsys.readouterr().out.startswith("The job goes on by itself; when it is done, `dpngram report gs://")
+    assert extract("gs://some-bucket/out", *CLOUD, *IMAGE, *WHERE, *KEY, flag, "--operator_notes", "notes.json") == 2
+    assert "--operator_notes needs a job that is waited for" in capsys.readouterr().err
 
 
 class _Nothing:

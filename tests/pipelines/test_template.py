@@ -39,6 +39,7 @@ VALUES = {
     "output": (["gs://some-bucket/release"], ["release", "/release", "gs://some-bucket", "s3://some-bucket/release"]),
     "bad_records": (["gs://some-bucket/bad"], ["bad"]),
     "checkpoints": (["gs://some-bucket/release.checkpoints"], ["release.checkpoints"]),
+    "key_records": (["gs://some-bucket/records"], ["records", "/records"]),
     "output_bigquery": (["some-project:dataset.grams"], ["grams", "gs://some-bucket/grams"]),
     "noise_key": (
         [

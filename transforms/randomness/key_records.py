@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 STATE_VARIABLE = "DPNGRAM_STATE"
-_SUFFIX = ".used"
+_PREFIX, _SUFFIX = "dpngram-", ".used"
 
 
 class OtherUseError(Exception):
@@ -50,7 +50,7 @@ class RecordUnreadableError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A directory with records, `KEY_ID.USE.used`.
+    """A directory with records, `dpngram-KEY_ID.USE.used`.
 
     Args:
         directory: on any filesystem that Beam knows.
@@ -67,7 +67,7 @@ class Place:
     key_file: str | None = None
 
     def path(self, name: str) -> str:
-        return str(FileSystems.join(self.directory, name + _SUFFIX))
+        return str(FileSystems.join(self.directory, _PREFIX + name + _SUFFIX))
 
 
 def state_directory() -> str | None:

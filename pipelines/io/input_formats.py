@@ -6,6 +6,7 @@ can hold. A source that is not files, such as BigQuery, is an entry that brings 
 
 import dataclasses
 import functools
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import apache_beam as beam
@@ -214,7 +215,7 @@ def input_format_help() -> str:
 
 def format_of_suffix(path: str) -> str | None:
     """The format that the suffix of a file or pattern says, compressed or not; None if it says nothing."""
-    suffix = without_compression(path).lower().rpartition(".")[2]
+    suffix = os.path.splitext(without_compression(path))[1][1:].lower()
     known = (
         name for name, reader in INPUT_FORMATS.items() if isinstance(reader, FileReader) and suffix in reader.suffixes
     )

@@ -168,11 +168,15 @@ _Line = tuple[int, bytes]
 
 
 def _split(lines: bytes, offset: int, white: bytes) -> list[_Line]:
-    """The lines that are not blank, with their places, without `white` at their ends and byte order marks."""
+    """The lines that are not blank, with their places, without `white` at their ends and byte order marks.
+
+    Where tabs are not white, a line of tabs is a record with empty values.
+    """
     records, at = [], offset
+    blank = white + b" \v\f"
     for line in lines.split(b"\n"):
         bare = line.strip(white).removeprefix(BOM_UTF8)
-        if bare.strip():
+        if bare.strip(blank):
             records.append((at, bare))
         at += len(line) + 1
     return records

@@ -30,8 +30,7 @@ def beam_options(words: Sequence[str], ours: Sequence[str] = ()) -> PipelineOpti
     except argparse.ArgumentError as error:
         raise ParameterError(f"flag must be valid for Beam: {error}") from None
     if unknown:
-        beams = [name for action in parser._actions for name in action.option_strings]
-        meant = suggestion(unknown[0], [*ours, *(name.lstrip("-") for name in beams)]) or "."
+        meant = suggestion(unknown[0], [*ours, *vars(parser.parse_known_args([])[0])]) or "."
         raise ParameterError(f"flag must be one of dpngram's or Beam's, got {unknown[0]!r:.80}{meant}")
     return PipelineOptions(words)
 

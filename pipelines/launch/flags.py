@@ -137,13 +137,11 @@ class OneLineParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         needed = [flag.name for flag in self.flags if flag.required and re.search(rf"--{flag.name}\b", message)]
         if message.startswith("the following arguments are required"):  # perhaps one was given, but misspelt
-            unknown = [word for word in self._given if word.startswith("--") and not self._knows(word)]
+            known = {f"--{flag.name}" for flag in self.flags}
+            unknown = [word for word in self._given if word.startswith("--") and word.partition("=")[0] not in known]
             message += next(filter(None, (suggestion(word, needed) for word in unknown)), "")
         hint = "" if "(--" in message else " (--help lists the flags)"  # some say already which flag to use
         raise SystemExit(print_error(self.prog, message + hint, status=2))
-
-    def _knows(self, word: str) -> bool:
-        return word.partition("=")[0] in self._option_string_actions
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """All words must be known."""

@@ -82,6 +82,24 @@ PROGRAMS = (
         tests=("tests/pipelines/test_hostile.py::test_two_thousand_hostile_lines",),
     ),
     Mutant(
+        name="a_look_shows_rare_names",
+        why="The error of a look at JSON records names a field that only one has, which a user may have written.",
+        edits=(Edit("pipelines/io/look.py", "if 2 * count >= len(records))", "if count)"),),
+        tests=("tests/pipelines/io/test_look.py::test_names_that_users_wrote_are_not_shown",),
+    ),
+    Mutant(
+        name="a_record_stops_a_run",
+        why="A run is refused as soon as one of the records that are looked at lacks the field: one user can stop it.",
+        edits=(
+            Edit(
+                "pipelines/io/look.py",
+                "return Columns(frozenset(counts), shown, len(records))",
+                "return Columns(frozenset(shown), shown, len(records))",
+            ),
+        ),
+        tests=("tests/pipelines/io/test_look.py::test_one_record_with_the_field_is_enough",),
+    ),
+    Mutant(
         name="errors_quote_the_data",
         why="The line that a failed run prints has the text of somebody else's exception, which may quote a user.",
         edits=(

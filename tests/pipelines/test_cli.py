@@ -1,6 +1,7 @@
 """The one command: help, version, and one line for every mistake."""
 
 import re
+import signal
 import sys
 
 import pytest
@@ -53,3 +54,11 @@ def test_help_and_version(capsys):
     assert "plan" in capsys.readouterr().out
     assert main(["--version"]) == 0
     assert re.fullmatch(r"dpngram \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 1)])
+def test_stopped(monkeypatch, capsys, number, status):
+    """By Ctrl-C, or by whoever ends processes; one line, no traceback."""
+    monkeypatch.setattr("dpngram.pipelines.plan.run", lambda _: signal.raise_signal(number))
+    assert main(["plan"]) == status
+    assert capsys.readouterr().err == "dpngram: error: stopped.\n"

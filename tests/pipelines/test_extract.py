@@ -4,8 +4,11 @@ import gzip
 import hashlib
 import json
 import re
+import shlex
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -220,3 +223,29 @@ def test_msnbc_has_the_size_of_the_prototypes(msnbc, tmp_path, policy):
         if expected is not None:
             assert abs(level["released"] - expected[0]) <= 5 * expected[1] + 0.01 * expected[0]
     assert abs(manifest["released"] - total) <= 5 * spread + 0.01 * total
+
+
+SLOW = """
+import sys, time
+from dpngram.pipelines.cli import main
+from dpngram.pipelines.io import writing
+writing._Writer.write = lambda *a, **k: time.sleep(60)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_ctrl_c(corpus, tmp_path):
+    """Exit status 130, one line, and the command that goes on."""
+    path, out = write(tmp_path / "in.jsonl", corpus), tmp_path / "out"
+    words = ["extract", "--quiet", "--input", path, "--output", str(out), *BUDGET, "--noise_key", str(tmp_path / "key")]
+    command = [sys.executable, "-c", SLOW, *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        while run.poll() is None and len(list(out.glob("checkpoint-*.block"))) < 5:
+            time.sleep(0.05)
+        run.send_signal(signal.SIGINT)
+        printed = run.communicate()
+    assert run.returncode == 130
+    assert printed == (
+        "",
+        f"dpngram extract: error: stopped. To finish this run: dpngram {shlex.join(words)} --resume\n",
+    )

@@ -214,3 +214,22 @@ def test_a_stream_that_was_started_again_says_so(tmp_path):
 def test_plans_without_privacy_are_refused(tmp_path):
     with pytest.raises(ParameterError, match="plan must be one that gives privacy"):
         release(tmp_path / "out", [], SlidingWindows(60, 60), exact_plan(max_n=1, threshold=1.0))
+
+
+def test_messages_are_looked_at(tmp_path, capsys):
+    """The newest that are there, if any are; broken files are left to the stream."""
+    runner = "runner must be one for streams"  # what is said when nothing else is wrong
+    stream(tmp_path, time_field="when")
+    assert runner in capsys.readouterr().err
+    (tmp_path / "a.jsonl").write_text('{"user": "a", "text": "b"}\n')
+    assert stream(tmp_path, time_field="when") == 2
+    said = f"no field 'when' in the only record of {tmp_path}/a.jsonl; it has user, text (--time_field)\n"
+    assert said in capsys.readouterr().err
+    assert stream(tmp_path) == 2
+    assert runner in capsys.readouterr().err
+    (tmp_path / "b.jsonl").write_text('{"user": "a", "text": "b", "when": 1}\n')
+    stream(tmp_path, time_field="when")
+    assert runner in capsys.readouterr().err
+    (tmp_path / "b.jsonl").write_bytes(b"\x1f\x8b packed")
+    stream(tmp_path, time_field="when")
+    assert runner in capsys.readouterr().err

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import shutil
 import stat
 
@@ -10,14 +12,14 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from helpers.faulty_graphs import batch
 from helpers.keys import write_key
-from helpers.runs import GOOD, checkpoints_of, extract, files, keep_checkpoints, notes_of
+from helpers.runs import BUDGET, GOOD, checkpoints_of, extract, files, keep_checkpoints, notes_of
 from helpers.runs import jsonl as body
 
 from dpngram.accounting import ParameterError, plan_extraction
 from dpngram.pipelines.cli import main
 from dpngram.pipelines.io import output_directory
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
-from dpngram.pipelines.io.output_directory import beside, clean_up
+from dpngram.pipelines.io.output_directory import Places, beside, can_resume, clean_up
 from dpngram.pipelines.io.release_files import rows_name
 from dpngram.transforms import ExtractLevels
 
@@ -153,7 +155,7 @@ def test_checkpoints_of_a_run_that_died(tmp_path, flags, monkeypatch, capsys):
     (tmp_path / "out.operator.json").unlink()
     capsys.readouterr()
     assert extract(out, *flags) == 2
-    assert "with a run that died in it (--resume finishes it, --overwrite starts anew)" in capsys.readouterr().err
+    assert "of an unfinished run (--overwrite starts again)" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in rounds.iterdir()} == kept
     assert extract(out, *flags, "--resume") == 0
     assert files(out) == first
@@ -239,3 +241,53 @@ def test_cleaning_up_what_is_not_there(tmp_path):
     clean_up(str(tmp_path / "none"), str(tmp_path / "neither"))
     clean_up(str(tmp_path / "none"), None)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unfinished_run_offers_the_command_that_resumes_it(tmp_path, capsys, monkeypatch):
+    """When it fails, and to whoever runs into what it left; the command does it, with its list of bad records."""
+    (tmp_path / "in.jsonl").write_bytes(body(GOOD) + b"no json\n")
+    flags = ["--input", tmp_path / "in.jsonl", "--noise_key", tmp_path / "noise.key", "--bad_records", tmp_path / "bad"]
+    out = tmp_path / "o  u't"
+    with monkeypatch.context() as broken:
+        broken.setattr("dpngram.pipelines.io.writing._Writer.write", lambda *_, **_more: 1 / 0)
+        assert extract(out, *flags) == 1
+    failed = capsys.readouterr().err
+    assert can_resume(places_of(out))
+    assert extract(out, *flags) == 2
+    found = capsys.readouterr().err
+    assert f"got {str(out)!r} of an unfinished run (--overwrite starts again). To finish it: dpngram" in found
+    offers = [re.search(r": (dpngram extract .* --resume)\n", said).group(1) for said in (failed, found)]
+    assert offers[0] == offers[1]
+    assert extract(out, *flags[:2]) == 2
+    assert (
+        "of an unfinished run (--overwrite starts again). Give its --noise_key and --resume to finish it.\n"
+        in capsys.readouterr().err
+    )
+    program, *words = shlex.split(offers[0])
+    assert (program, main(words)) == ("dpngram", 0)
+    assert not can_resume(places_of(out))
+    assert [path.name for path in (tmp_path / "bad").iterdir()] == ["bad-000000.jsonl"]
+    whole = ["--input", tmp_path / "in.jsonl", "--noise_key", tmp_path / "noise.key"]
+    assert extract(tmp_path / "whole", *whole, *BUDGET) == 0
+    assert files(out) == files(tmp_path / "whole")
+
+
+def test_what_cannot_be_resumed(tmp_path, capsys):
+    (tmp_path / "in.jsonl").write_bytes(body(GOOD))
+    out, rounds = tmp_path / "out", tmp_path / "out.checkpoints"
+    assert not can_resume(places_of(out))
+    out.mkdir()
+    rounds.mkdir()
+    assert not can_resume(places_of(out))
+    (rounds / "checkpoint-0123456789abcdef-01-0.block").write_bytes(b"")
+    assert can_resume(places_of(out))
+    for name in ("manifest.json", "thesis.txt"):
+        (out / name).write_text("{}")
+        assert not can_resume(places_of(out))
+        assert extract(out, "--input", tmp_path / "in.jsonl") == 2
+        assert "unfinished run" not in capsys.readouterr().err
+        (out / name).unlink()
+
+
+def places_of(out):
+    return Places(str(out), None, f"{out}.checkpoints", keeps=True)

@@ -57,3 +57,14 @@ def test_values_reach_beam():
     options = beam_options(["--experiments=a", "--experiment=b", "--max_num_workers", "7"])
     assert options.view_as(DebugOptions).experiments == ["a", "b"]
     assert options.view_as(WorkerOptions).max_num_workers == 7
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("--user_feild", "user_field"), ("--max_num_workerz=3", "max_num_workers"), ("--frobnicate", "")],
+)
+def test_did_you_mean(word, meant):
+    """One of ours, or one of Beam's."""
+    with pytest.raises(ParameterError) as caught:
+        beam_options([word], ["user_field", "text_field"])
+    assert str(caught.value).endswith(f"{word!r}; did you mean --{meant}?" if meant else f"{word!r}.")

@@ -4,7 +4,16 @@ import argparse
 
 import pytest
 
-from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser, number_list, number_or_text, print_error
+from dpngram.pipelines.launch.flags import (
+    Flag,
+    Kind,
+    OneLineParser,
+    number_list,
+    number_or_text,
+    print_error,
+    show_note,
+    suggestion,
+)
 
 
 @pytest.fixture
@@ -83,3 +92,46 @@ def test_numbers_or_texts():
 def test_an_error_is_one_line(capsys):
     assert print_error("program", "two\n  lines", 1) == 1
     assert capsys.readouterr().err == "program: error: two lines\n"
+    print_error("program", "got 'two  spaces'", 1)
+    assert capsys.readouterr().err == "program: error: got 'two  spaces'\n"
+    show_note("not\nstopped")
+    assert capsys.readouterr().err == "dpngram: note: not stopped\n"
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("--user_feild", "user_field"),
+        ("--user-field=x", "user_field"),
+        ("-user_field", "user_field"),
+        ("--USER_FIELD", "user_field"),
+        ("--userfield", "user_field"),
+        ("--epsilom", "epsilon"),
+        ("--frobnicate", None),
+        ("user_field", None),
+        ("-x", None),
+    ],
+)
+def test_suggestions(word, meant):
+    expected = f"; did you mean --{meant}?" if meant else ""
+    assert suggestion(word, ["text_field", "user_field", "epsilon", "output"]) == expected
+
+
+def test_a_misspelt_flag(parser, capsys):
+    """Also one that is required: what is missing was perhaps given."""
+    parser.add_flags([Flag("user_field", "who", required=True)])
+    for words, meant in ((["--user_feild", "a"], "user_field"), (["--user_field", "a", "--levl=3"], "level")):
+        with pytest.raises(SystemExit):
+            parser.parse_args(words)
+        error = capsys.readouterr().err
+        assert f"; did you mean --{meant}? (--help lists the flags)\n" in error
+        assert error.count("\n") == 1
+    with pytest.raises(SystemExit):
+        parser.parse_known_args(["--other", "a"])
+    assert "did you mean" not in capsys.readouterr().err
+
+
+def test_an_error_that_names_its_flag_needs_no_hint(parser, capsys):
+    with pytest.raises(SystemExit):
+        parser.error("no column 'user' in a.csv (--name)")
+    assert capsys.readouterr().err == "program: error: no column 'user' in a.csv (--name)\n"

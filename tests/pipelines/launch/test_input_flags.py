@@ -1,7 +1,15 @@
 """Flags that say what is read."""
 
+import argparse
+import gzip
+import json
+
 import pytest
-from helpers.runs import GOOD, extract, jsonl
+from helpers.runs import GOOD, extract, files, jsonl
+
+from dpngram.accounting import ParameterError
+from dpngram.pipelines.launch import input_flags
+from dpngram.pipelines.launch.input_flags import check_input, input_format_from_flags, new_directory
 
 
 @pytest.mark.parametrize(
@@ -25,3 +33,82 @@ def test_flags_that_cannot_be(tmp_path, capsys, flags, message):
     assert message in error
     assert error.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def given(*patterns, **more):
+    names = ["input_format", "user_field", "text_field", "tokens_field", "bad_records"]
+    return argparse.Namespace(input=[*map(str, patterns)], skip_header_lines=0, **{**dict.fromkeys(names), **more})
+
+
+def test_the_format_follows_the_suffix(tmp_path):
+    """Of the pattern, or of the files that match it; what is given wins."""
+    for name in ("part-0.csv", "part-1.csv.gz"):
+        (tmp_path / name).write_bytes(b"user,text\n")
+    (tmp_path / "_SUCCESS").write_bytes(b"")
+    assert input_format_from_flags(given("nowhere/*.jsonl.gz", "a.json")).name == "jsonl"
+    assert input_format_from_flags(given(tmp_path / "*")).name == "csv"
+    assert input_format_from_flags(given(tmp_path / "part*", input_format="tsv")).name == "tsv"
+    (tmp_path / "notes.md").write_text("x")
+    with pytest.raises(ParameterError, match=r"input_format must be given: '\S+/notes.md' has none of the suffixes"):
+        input_format_from_flags(given(tmp_path / "*"))
+    with pytest.raises(ParameterError, match="input must be of one format"):
+        input_format_from_flags(given("a.csv", "b.avro"))
+    with pytest.raises(ParameterError, match="input must match at least one file"):
+        input_format_from_flags(given(tmp_path / "none*"))
+
+
+def test_the_same_release_with_and_without_the_format(tmp_path):
+    (tmp_path / "noise.key").write_bytes(b"k" * 32)
+    (tmp_path / "in.ndjson.gz").write_bytes(gzip.compress(jsonl(GOOD)))
+    flags = ["--input", tmp_path / "in.ndjson.gz", "--noise_key", tmp_path / "noise.key"]
+    assert extract(tmp_path / "a", *flags) == 0
+    assert extract(tmp_path / "b", *flags, "--input_format", "jsonl") == 0
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+    assert json.loads(files(tmp_path / "a")["manifest.json"])["released"] > 0
+
+
+def out_of_reach(*_):
+    raise PermissionError("secret")
+
+
+def test_a_machine_that_may_not_list_the_input(monkeypatch, capsys):
+    """Where workers elsewhere read it, the run is not stopped; on this machine it is."""
+    monkeypatch.setattr(input_flags, "match_files", out_of_reach)
+    flags = given("gs://bucket/posts-*")
+    form = input_format_from_flags(flags, here=False)
+    assert form.name == "jsonl"
+    assert check_input(flags, form, here=False) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].endswith("not looked at: this machine cannot list 'gs://bucket/posts-*' (PermissionError).")
+    assert said[1].startswith("dpngram: note: input_format is taken to be jsonl")
+    assert "secret" not in "".join(said)
+    for act in (lambda: input_format_from_flags(flags), lambda: check_input(flags, form)):
+        with pytest.raises(
+            ParameterError, match=r"input must be a readable file or pattern, got .* \(PermissionError\)"
+        ):
+            act()
+    assert input_format_from_flags(flags, look=False).name == "jsonl"  # a dry run
+    assert check_input(flags, form, look=False) == 0
+
+
+def test_a_machine_that_may_not_open_the_input(tmp_path, monkeypatch, capsys):
+    (tmp_path / "in.jsonl").write_bytes(jsonl(GOOD))
+    flags = given(tmp_path / "in.jsonl")
+    form = input_format_from_flags(flags)
+    monkeypatch.setattr("dpngram.pipelines.io.look._first_lines", out_of_reach)
+    assert check_input(flags, form, here=False) == len(jsonl(GOOD))
+    assert capsys.readouterr().err == (
+        "dpngram: note: the input was not looked at: this machine cannot read it (PermissionError).\n"
+    )
+    with pytest.raises(ParameterError, match=r"input must be readable, but it is not \(PermissionError\)"):
+        check_input(flags, form)
+
+
+def test_a_directory_that_may_hold_some_files(tmp_path):
+    (tmp_path / "bad-000001.jsonl").write_text("")
+    with pytest.raises(ParameterError, match="bad_records must be a new or empty directory"):
+        new_directory("bad_records", str(tmp_path))
+    assert new_directory("bad_records", str(tmp_path), may_hold=r"bad-\d+\.jsonl") == str(tmp_path)
+    (tmp_path / "mine").write_text("")
+    with pytest.raises(ParameterError, match="bad_records must be a new or empty directory"):
+        new_directory("bad_records", str(tmp_path), may_hold=r"bad-\d+\.jsonl")

@@ -8,7 +8,8 @@ from apache_beam.options.pipeline_options import DirectOptions
 from dpngram.accounting import ParameterError
 from dpngram.pipelines.launch.extraction_flags import screen_flags
 from dpngram.pipelines.launch.flags import Flag, OneLineParser
-from dpngram.pipelines.launch.program import Job, run_job
+from dpngram.pipelines.launch.program import Job, resume_command, run_job
+from dpngram.transforms.messages import Message
 from dpngram.transforms.randomness.noise_key import NoiseKeyError
 
 
@@ -69,3 +70,32 @@ def test_a_job_that_fails_says_nothing_of_the_data(parser, capsys, error):
     assert said == f"program: error: the run failed ({type(error).__name__}); --verbose shows the traceback.\n"
     with pytest.raises(type(error), match="secret"):
         run_job(parser, ["--verbose"], lambda *_: Job(raising(error)))
+
+
+def test_a_run_that_failed_or_was_stopped_offers_to_go_on(parser, capsys):
+    """With the command to type, if there is something to go on from, and if that could help."""
+    words = ["--noise_key", "my  key's file"]
+    again = """program --noise_key 'my  key'"'"'s file' --resume"""
+
+    def end(error, can_resume):
+        status = run_job(parser, words, lambda *_: Job(raising(error), can_resume=can_resume))
+        return status, capsys.readouterr().err
+
+    offer = f" To finish this run: {again}\n"
+    assert end(KeyboardInterrupt(), lambda: True) == (130, f"program: error: stopped.{offer}")
+    status, said = end(OSError("secret"), lambda: True)
+    assert status == 1
+    assert said.endswith(offer)
+    assert "secret" not in said
+    refused = Message.OTHER_CHECKPOINTS.format()
+    assert end(ValueError(refused), lambda: True) == (1, f"program: error: {refused}\n")
+    for cannot in (None, lambda: False, raising(OSError("secret"))):
+        assert end(KeyboardInterrupt(), cannot) == (130, "program: error: stopped.\n")
+
+
+def test_the_command_that_resumes():
+    assert (
+        resume_command("dpngram extract", ["--overwrite", "--input", "a b*"])
+        == "dpngram extract --input 'a b*' --resume"
+    )
+    assert resume_command("dpngram extract", ["--resume"]) == "dpngram extract --resume"

@@ -6,7 +6,7 @@ from apache_beam.options.pipeline_options import DirectOptions
 from dpngram.accounting import ParameterError
 from dpngram.pipelines.launch import runner
 from dpngram.pipelines.launch.beam_flags import beam_options
-from dpngram.pipelines.launch.runner import make_pipeline
+from dpngram.pipelines.launch.runner import make_pipeline, runs_here
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,16 @@ def test_processes():
 def test_dask_is_refused():
     with pytest.raises(ParameterError, match="runner must not be DaskRunner"):
         make_pipeline(beam_options(["--runner=DaskRunner"]), 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "here"),
+    [
+        ([], True),
+        (["--runner=DirectRunner"], True),
+        (["--runner=FlinkRunner"], False),
+        (["--runner=DataflowRunner"], False),
+    ],
+)
+def test_where_files_are_read(words, here):
+    assert runs_here(beam_options(words)) is here

@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 
-from dpngram.pipelines.launch.startup import keep_memory, quiet_imports, quiet_logging, stop_in_order
+from dpngram.pipelines.launch.startup import keep_memory, quiet_imports, quiet_logging, stop_in_order, stop_status
 
 
 @pytest.fixture
@@ -29,11 +29,14 @@ def test_warnings_of_googles_packages_and_of_no_others(recwarn):
     assert [warning.category for warning in recwarn] == [FutureWarning, UserWarning]
 
 
-def test_sigterm_ends_the_body_like_ctrl_c():
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 1)])
+def test_sigterm_ends_the_body_like_ctrl_c(number, status):
+    """Only the exit status tells them apart."""
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt), stop_in_order():
-        signal.raise_signal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt) as caught, stop_in_order():
+        signal.raise_signal(number)
     assert signal.getsignal(signal.SIGTERM) is before
+    assert stop_status(caught.value) == status
 
 
 def test_a_handler_of_the_host_stays():

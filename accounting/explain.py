@@ -37,6 +37,7 @@ def explain_plan(plan: ExtractionPlan) -> str:
         f"How it is spent. One Gaussian of sigma* = {plan.sigma_star:.6g} would cost as much as the whole run, and "
         f"uses {noise_delta:.3g} of delta; {plan.windows * plan.threshold_delta:.3g} pays for the chance that a "
         "token which only one user has passes the level-1 threshold.",
+        _gate_in_words(plan),
         f"The policy, {plan.policy}: {plan.spec.summary}.",
         *map(_level_in_words, plan.levels),
         _spurious_in_words(plan),
@@ -48,6 +49,17 @@ def explain_plan(plan: ExtractionPlan) -> str:
         "users (it costs its own epsilon and delta), and how long the run took.",
     ]
     return "\n\n".join(textwrap.fill(paragraph, 100) for paragraph in paragraphs)
+
+
+def _gate_in_words(plan: ExtractionPlan) -> str:
+    cost = 100 * plan.windows * (plan.sigma_star / plan.gate_sigma) ** 2
+    return (
+        f"Whether there is a release at all. If too many users have bad records, nothing is released. This verdict is "
+        f"a noisy query, too: {cost:.2g} % of the budget, noise sigma = {plan.gate_sigma:.6g}. A run stops when the "
+        f"noisy number of users with bad records is more than {plan.gate_margin:,.0f} above what --max_bad_fraction "
+        "allows, so no single user decides, and on a small input hardly any number of bad records stops a run. The "
+        "levels share the rest of the budget."
+    )
 
 
 def _level_in_words(level: LevelPlan) -> str:
@@ -63,8 +75,8 @@ def _level_in_words(level: LevelPlan) -> str:
     if level.rho is not None:
         threshold = "threshold rho = " + ", ".join(f"{part.rho:.6g}" for part in level.rounds)
     return (
-        f"Level {n}: {100 * level.share:.3g} % of the budget{rounds}, noise sigma = {level.sigma:.6g}, {given}, "
-        f"{threshold}."
+        f"Level {n}: {100 * level.share:.3g} % of the levels' budget{rounds}, noise sigma = {level.sigma:.6g}, "
+        f"{given}, {threshold}."
     )
 
 
@@ -114,6 +126,10 @@ def tabulate_plan(plan: ExtractionPlan) -> str:
             f"*: follows from the release; shown for {CANDIDATES_PER_GRAM:,} valid candidates per released "
             f"(n-1)-gram and eta = {plan.eta:g}."
         )
+    notes.append(
+        f"gate: noise sigma = {plan.gate_sigma:.5g}; a run stops when about {plan.gate_margin:,.0f} users more than "
+        "--max_bad_fraction allows have bad records."
+    )
     return "\n".join([*lines, "", *notes])
 
 

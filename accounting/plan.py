@@ -21,12 +21,14 @@ from dpngram.accounting.parameters import (
     check_sigma,
 )
 from dpngram.accounting.policies import POLICIES, PolicySpec
-from dpngram.accounting.schedules import LEAST_SHARE, explicit_shares, geometric_shares, level_sigmas
+from dpngram.accounting.schedules import GATE_SHARE, LEAST_SHARE, explicit_shares, geometric_shares, level_sigmas
 from dpngram.accounting.thresholds import RHO_1_SLACK, first_level_threshold, level_threshold
 
-__all__ = ["ExtractionPlan", "LevelPlan", "RoundPlan", "delta_needed", "plan_extraction"]
+__all__ = ["ExtractionPlan", "LevelPlan", "RoundPlan", "delta_needed", "gate_margin", "plan_extraction"]
 
 FORMAT_VERSION = 1
+# The gate stops a run at so many standard deviations of its noise: noise alone does with probability 9.9e-10.
+_GATE_DEVIATIONS = 6.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,7 +55,7 @@ class LevelPlan:
 
     Args:
         n: the length of the grams.
-        share: the part of the budget.
+        share: the part of what all levels together may spend.
         sigma: the standard deviation of the noise.
         max_contributions: the most distinct grams that a user gives; None for all of a user's grams.
         rounds: the queries of the level.
@@ -93,9 +95,11 @@ class ExtractionPlan:
 
     Privacy (both directions of the paper's theorem, see docs/privacy.md): over `windows` releases a user moves
     Gaussian queries of total 1/sigma*^2, and each release shows a token that only this user has with probability
-    at most `threshold_delta`. Under `paper` a user moves every level by at most 1, and 1/sigma*^2 is the sum of the
-    1/sigma_k^2; under `plus` all that a user ever gives has norm at most 1, and sigma* is the one sigma of all
-    levels. With d the sum of the probabilities, the release is (epsilon, delta)-DP if
+    at most `threshold_delta`. The gate, which decides whether there is a release at all, is the first query: a user
+    moves it by at most 1. Under `paper` a user moves every level by at most 1, and 1/sigma*^2 is the sum of the
+    1/sigma_k^2 and of 1/gate_sigma^2; under `plus` all that a user ever gives to levels has norm at most 1, and
+    1/sigma*^2 is 1/sigma^2 + 1/gate_sigma^2 with the one sigma of all levels. With d the sum of the probabilities, the
+    release is (epsilon, delta)-DP if
 
         delta_G(epsilon) + d <= delta         (a user is added)
         delta_G(epsilon + ln(1 - d)) <= delta (a user is removed).
@@ -106,6 +110,7 @@ class ExtractionPlan:
         eta: the accepted share of spurious grams.
         windows: how many releases one user may take part in.
         threshold_delta: d for one release.
+        gate_sigma: the noise of the gate. It is paid for whether or not a run has a gate.
         levels: one for each length, from 1 on.
     """
 
@@ -115,6 +120,7 @@ class ExtractionPlan:
     eta: float
     windows: int
     threshold_delta: float
+    gate_sigma: float
     levels: tuple[LevelPlan, ...]
 
     def __post_init__(self) -> None:
@@ -128,6 +134,7 @@ class ExtractionPlan:
             threshold_delta=check_number(
                 "threshold_delta", self.threshold_delta, 0.0, 1.0, low_open=True, high_open=True
             ),
+            gate_sigma=check_sigma(self.gate_sigma),
             levels=tuple(self.levels),
         )
         if [level.n for level in self.levels] != list(range(1, self.max_n + 1)) or not self.levels:
@@ -163,7 +170,12 @@ class ExtractionPlan:
     @property
     def sigma_star(self) -> float:
         """The noise of the one Gaussian that costs as much as the whole run, all windows together."""
-        return _compose([level.sigma for level in self.levels], self.windows, self.spec)
+        return _compose([level.sigma for level in self.levels], self.gate_sigma, self.windows, self.spec)
+
+    @property
+    def gate_margin(self) -> float:
+        """By how many users the noisy number of bad ones must exceed what is allowed before a run stops."""
+        return gate_margin(self.gate_sigma)
 
     def level(self, n: int) -> LevelPlan:
         return self.levels[n - 1]
@@ -183,7 +195,7 @@ class ExtractionPlan:
         fields = dataclasses.asdict(self)
         for level, written in zip(self.levels, fields["levels"], strict=True):
             written["rho"] = level.rho
-        derived = {"max_n": self.max_n, "sigma_star": self.sigma_star}
+        derived = {"max_n": self.max_n, "sigma_star": self.sigma_star, "gate_margin": self.gate_margin}
         return json.dumps({"format_version": FORMAT_VERSION, **fields, "derived": derived}, indent=2)
 
     @classmethod
@@ -250,11 +262,11 @@ def plan_extraction(
     spent = delta * spec.token_share
     threshold_delta = math.nextafter(spent / windows, 0) if windows > 1 else spent
     sigma_star = max(sigma_for(epsilon, delta - spent), sigma_for(epsilon + math.log1p(-spent), delta))
-    sigmas = _divide(sigma_star, level_shares, windows, spec)
+    sigmas, gate_sigma = _divide(sigma_star, level_shares, windows, spec)
     # At an epsilon so small that the bound's own rounding exceeds the slack of the sigmas, a little more noise.
-    while delta_needed(epsilon, _compose(sigmas, windows, spec), windows * threshold_delta) > delta:
+    while delta_needed(epsilon, _compose(sigmas, gate_sigma, windows, spec), windows * threshold_delta) > delta:
         sigma_star *= 1 + 2.0**-20
-        sigmas = _divide(sigma_star, level_shares, windows, spec)
+        sigmas, gate_sigma = _divide(sigma_star, level_shares, windows, spec)
     levels = tuple(
         LevelPlan(
             n=n,
@@ -278,20 +290,29 @@ def plan_extraction(
         eta=eta,
         windows=windows,
         threshold_delta=threshold_delta,
+        gate_sigma=gate_sigma,
         levels=levels,
     )
 
 
-def _divide(sigma_star: float, shares: Sequence[float], windows: int, spec: PolicySpec) -> tuple[float, ...]:
-    """The noise of each level: one for all under individual budgets, otherwise by the shares."""
-    if spec.individual_budgets:
-        return level_sigmas(sigma_star, (1.0,), windows) * len(shares)
-    return level_sigmas(sigma_star, shares, windows)
+def _divide(
+    sigma_star: float, shares: Sequence[float], windows: int, spec: PolicySpec
+) -> tuple[tuple[float, ...], float]:
+    """The noise of each level, one for all under individual budgets, otherwise by the shares; and that of the gate."""
+    parts = (1.0,) if spec.individual_budgets else shares
+    *sigmas, gate = level_sigmas(sigma_star, [*((1 - GATE_SHARE) * part for part in parts), GATE_SHARE], windows)
+    return tuple(sigmas) * (len(shares) // len(parts)), gate
 
 
-def _compose(sigmas: Sequence[float], windows: int, spec: PolicySpec) -> float:
-    """The inverse: the one Gaussian that costs as much as all of these, in all windows."""
-    return compose_sigmas([min(sigmas)] if spec.individual_budgets else sigmas) / math.sqrt(windows)
+def _compose(sigmas: Sequence[float], gate: float, windows: int, spec: PolicySpec) -> float:
+    """The inverse: the one Gaussian that costs as much as the levels and the gate together, in all windows."""
+    levels = [min(sigmas)] if spec.individual_budgets else sigmas
+    return compose_sigmas([*levels, gate]) / math.sqrt(windows)
+
+
+def gate_margin(sigma: float) -> float:
+    """The margin of a gate with this noise."""
+    return _GATE_DEVIATIONS * sigma
 
 
 def delta_needed(epsilon: float, sigma: float, spent: float) -> float:

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 
 from dpngram.accounting.parameters import ParameterError, check_number, check_sequence
 
-__all__ = ["LEAST_SHARE", "explicit_shares", "geometric_shares", "level_sigmas"]
+__all__ = ["GATE_SHARE", "LEAST_SHARE", "explicit_shares", "geometric_shares", "level_sigmas"]
 
 # Relative increase of every sigma over sigma*/sqrt(share). It absorbs all rounding between here and
 # the re-check of the finished plan, so that the check needs no tolerance.
 _SLACK = 2.0**-40
 LEAST_SHARE = 1e-150  # so that nothing computed from a share overflows
+GATE_SHARE = 1e-3  # the part of 1/sigma*^2 for the question whether there is a release at all; levels share the rest
 
 
 def geometric_shares(max_n: int, decay: float) -> tuple[float, ...]:

@@ -4,8 +4,9 @@ Set union (Gopi et al. 2020; Algorithm 3 of the paper) is level 1 of our algorit
 most `max_contributions` grams equal weights of L2 norm 1, every cell that somebody has gets Gaussian noise, and what
 reaches rho is released. Nothing is pruned, and nothing spurious is added: rho hides cells that only one user has.
 
-Privacy, as for level 1 (docs/privacy.md): the queries of a plan together are one Gaussian of sigma*, and a gram that
-only one user has appears with probability at most d = the sum of their `threshold_delta`; both directions are checked.
+Privacy, as for level 1 (docs/privacy.md): the queries of a plan and its gate together are one Gaussian of sigma*, and a
+gram that only one user has appears with probability at most d = the sum of their `threshold_delta`; both directions are
+checked.
 """
 
 import dataclasses
@@ -22,7 +23,7 @@ from dpngram.accounting.parameters import (
     check_number,
     check_sigma,
 )
-from dpngram.accounting.plan import delta_needed, plan_extraction
+from dpngram.accounting.plan import delta_needed, gate_margin, plan_extraction
 from dpngram.accounting.thresholds import RHO_1_SLACK, first_level_threshold
 
 __all__ = ["UnionPlan", "UnionQuery", "plan_union_all", "plan_union_even", "plan_union_single"]
@@ -58,11 +59,13 @@ class UnionPlan:
     epsilon: float
     delta: float
     queries: tuple[UnionQuery, ...]
+    gate_sigma: float  # the noise of the gate, see `ExtractionPlan`
     as_printed: bool = False
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
         check_delta(self.delta)
+        check_sigma(self.gate_sigma)
         lengths = [n for query in self.queries for n in query.lengths]
         if not lengths or len(set(lengths)) != len(lengths):
             raise ParameterError("queries must be at least one, and no length in two of them.")
@@ -72,12 +75,18 @@ class UnionPlan:
             )
 
     @property
+    def gate_margin(self) -> float:
+        """As `ExtractionPlan.gate_margin`."""
+        return gate_margin(self.gate_sigma)
+
+    @property
     def delta_spent(self) -> float:
         """The delta that these unions really have at `epsilon`: more than `delta` only if `as_printed`."""
         spent = math.fsum(query.threshold_delta for query in self.queries)
         if spent >= 1:
             return 1.0
-        return min(1.0, delta_needed(self.epsilon, compose_sigmas(query.sigma for query in self.queries), spent))
+        sigma_star = compose_sigmas([*(query.sigma for query in self.queries), self.gate_sigma])
+        return min(1.0, delta_needed(self.epsilon, sigma_star, spent))
 
 
 def plan_union_all(*, epsilon: float, delta: float, max_n: int, max_contributions: int) -> UnionPlan:
@@ -134,6 +143,7 @@ def _plan(
     return UnionPlan(
         epsilon=basis.epsilon,
         delta=basis.delta,
+        gate_sigma=basis.gate_sigma,
         as_printed=as_printed,
         queries=tuple(
             UnionQuery(

@@ -128,9 +128,8 @@ def _build(pipeline: beam.Pipeline, attack: Attack, trials: range, output: str, 
         tables = documents | "Windows" >> beam.WindowInto(FixedWindows(1)) | "ExtractNgrams" >> extract
         tables | "Write" >> WriteWindows(output, attack.plan, extract.settings())
     else:
-        gate = pipeline | "Gate" >> beam.Create([0])
         tables = documents | "ExtractNgrams" >> extract
-        tables | "Write" >> WriteRelease(output, attack.plan, extract.settings(), gate)
+        tables | "Write" >> WriteRelease(output, attack.plan, extract.settings())
 
 
 def _portions(attack: Attack, trials: range) -> list[tuple[int, int]]:

@@ -15,7 +15,6 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from dpngram.accounting import ParameterError
 from dpngram.accounting.parameters import check_integer
 from dpngram.pipelines.io.output_directory import beside
-from dpngram.pipelines.io.reading import CheckRecords
 from dpngram.pipelines.launch.extraction_flags import extraction_arguments, extraction_flags, screen_flags
 from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser, guarantee_flags
 from dpngram.pipelines.launch.input_flags import (
@@ -73,6 +72,7 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         user_per_document=not input_format.reader.has_users,
         max_user_tokens=flags.max_user_tokens,
         anonymity=anonymity,
+        max_bad_fraction=most_bad,
         followed=[run for run, (row, _, _) in enumerate(comparison.runs()) if row in comparison.systems],
     )
     if flags.release and flags.noise_key is None:
@@ -82,8 +82,8 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     new_directory("output", flags.output)
     if anonymity is not None:
         new_directory("reveal_exact_counts", exact_directory(flags.output), private=True)
-    documents, tallies = read_documents(pipeline, flags.input, input_format, bad_records)
-    compare_files(documents, tallies, flags.output, comparison, systems, anonymity, max_bad_fraction=most_bad)
+    documents = read_documents(pipeline, flags.input, input_format, bad_records)
+    compare_files(documents, flags.output, comparison, systems, anonymity)
     return Job(functools.partial(_run, pipeline, comparison, flags.output, exact=anonymity is not None), pipeline)
 
 
@@ -122,45 +122,41 @@ def exact_directory(output: str) -> str:
 
 def compare_files(
     documents: beam.PCollection[Any],
-    tallies: beam.PCollection[Any],
     output: str,
     comparison: Comparison,
     systems: CompareSystems,
     anonymity: Sequence[int] | None,
-    *,
-    max_bad_fraction: float = 0.01,
 ) -> None:
     """The graph after the reading: users are grouped once -> every run -> sizes -> comparison.json.
 
     Args:
-        documents, tallies: from `read_documents`.
+        documents: from `read_documents`.
         output: the directory.
         comparison: what is run.
         systems: the transform that runs it.
         anonymity: the values of K for exact counts, which are NOT private; None: no exact counts.
-        max_bad_fraction: with more bad records, the run fails.
     """
-    gate = tallies | "CheckRecords" >> CheckRecords(max_bad_fraction)  # one element, or the run fails
     sizes, exact = documents | "Compare" >> systems  # ((kind, run, n, K), count)
     begun = outline(comparison, systems.settings())
     path = FileSystems.join(output, RESULTS)
+    start = documents.pipeline | "Start" >> beam.Impulse()
     write = beam.Map(_write_results, path, begun, comparison, sizes=beam.pvalue.AsIter(sizes))
-    gate | "WriteResults" >> check_main_input(write, int)
+    start | "WriteResults" >> check_main_input(write, bytes)
     if exact is not None and anonymity is not None:
         apart = FileSystems.join(exact_directory(output), EXACT_RESULTS)
         sides = {"sizes": beam.pvalue.AsIter(sizes), "exact": beam.pvalue.AsIter(exact)}
         write = beam.Map(_write_exact, apart, begun, comparison, anonymity, **sides)
-        gate | "WriteExactCounts" >> check_main_input(write, int)
+        start | "WriteExactCounts" >> check_main_input(write, bytes)
 
 
-def _write_results(_gate: int, path: str, begun: Outline, comparison: Comparison, sizes: Iterable[Any]) -> str:
+def _write_results(_start: bytes, path: str, begun: Outline, comparison: Comparison, sizes: Iterable[Any]) -> str:
     """Writes comparison.json: the sizes of the releases, which anybody could count, and nothing else of the data."""
     write_whole(path, to_json(fill_results(begun, comparison, dict(sizes))))
     return path
 
 
 def _write_exact(
-    _gate: int,
+    _start: bytes,
     path: str,
     begun: Outline,
     comparison: Comparison,

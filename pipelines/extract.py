@@ -14,7 +14,7 @@ from dpngram.pipelines.io.bigquery import TABLE_PATTERN, WriteBigQuery, check_ta
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.io.input_formats import FileReader, InputFormat
 from dpngram.pipelines.io.output_directory import CleanUp, Places, beside, can_resume, clean_up, prepare_output
-from dpngram.pipelines.io.reading import BAD_RECORDS, CheckRecords
+from dpngram.pipelines.io.reading import BAD_RECORDS
 from dpngram.pipelines.io.release_files import read_manifest
 from dpngram.pipelines.io.writing import WriteRelease
 from dpngram.pipelines.launch.dataflow import check_dataflow, is_dataflow, is_dry_run, job_line, waits
@@ -25,7 +25,6 @@ from dpngram.pipelines.launch.extraction_flags import (
     pruning_flag,
     screen_flags,
 )
-from dpngram.pipelines.launch.failures import failure_message
 from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser, budget_flags, plan_from_flags
 from dpngram.pipelines.launch.input_flags import (
     check_apart,
@@ -42,7 +41,6 @@ from dpngram.pipelines.launch.progress import show_metrics, show_progress
 from dpngram.pipelines.launch.runner import make_pipeline, runs_here
 from dpngram.pipelines.report import write_report
 from dpngram.transforms import ExtractLevels
-from dpngram.transforms.messages import Message
 
 __all__ = ["extract_files", "make_parser", "run"]
 
@@ -95,6 +93,7 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         plan,
         **extraction_arguments(flags, size),
         user_per_document=not input_format.reader.has_users,
+        max_bad_fraction=most_bad,
         checkpoints=places.checkpoints if places.keeps else None,
         offline=dry_run,
     )
@@ -118,7 +117,6 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         output_format=flags.output_format,
         checkpoints=places.checkpoints if places.keeps else None,
         bad_records=flags.bad_records if dry_run else _bad_records(flags),
-        max_bad_fraction=most_bad,
         output_bigquery=flags.output_bigquery,
     )
     run = functools.partial(_run, flags, options, places, pipeline, plan.max_n, size, start)
@@ -175,17 +173,12 @@ def _run(
     size: int,
     start: float,
 ) -> int:
-    try:
-        with show_progress(pipeline, levels, size, quiet=flags.quiet):
-            result = pipeline.run()
-            if is_dry_run(options) or not waits(options):
-                return _show(job_line(options, result, flags.output))
-            with show_metrics(result, quiet=flags.quiet):
-                result.wait_until_finish()
-    except Exception as error:
-        if failure_message(error) is Message.TOO_MANY_BAD_RECORDS:
-            clean_up(places.output, places.checkpoints)  # nothing of this input is to be released
-        raise
+    with show_progress(pipeline, levels, size, quiet=flags.quiet):
+        result = pipeline.run()
+        if is_dry_run(options) or not waits(options):
+            return _show(job_line(options, result, flags.output))
+        with show_metrics(result, quiet=flags.quiet):
+            result.wait_until_finish()
     write_report(flags.output)
     if places.notes is not None:
         write_operator_notes(places.notes, result, time.time() - start, size)
@@ -228,7 +221,6 @@ def extract_files(
     output_format: str = "jsonl",
     checkpoints: str | None = None,
     bad_records: str | None = None,
-    max_bad_fraction: float = 0.01,
     output_bigquery: str | None = None,
 ) -> None:
     """The whole graph: bytes -> documents -> levels -> files.
@@ -243,13 +235,11 @@ def extract_files(
         output_format: one of `OUTPUT_FORMATS`.
         checkpoints: those of `extract`; they are deleted when the release is written.
         bad_records: directory for the list of records that cannot be used.
-        max_bad_fraction: with more bad records, the run fails.
         output_bigquery: a table that gets the rows, too.
     """
-    documents, tallies = read_documents(pipeline, patterns, input_format, bad_records)
-    gate = tallies | "CheckRecords" >> CheckRecords(max_bad_fraction)  # one element, or the run fails
-    tables = documents | "ExtractNgrams" >> extract.behind(gate)  # {n: table of released grams}
-    written = tables | "Write" >> WriteRelease(output, plan, extract.settings(), gate, output_format)
+    documents = read_documents(pipeline, patterns, input_format, bad_records)
+    tables = documents | "ExtractNgrams" >> extract  # {n: table of released grams}
+    written = tables | "Write" >> WriteRelease(output, plan, extract.settings(), output_format)
     written | "CleanUp" >> CleanUp(output, checkpoints)
     if output_bigquery is not None:
-        tables | "WriteBigQuery" >> WriteBigQuery(output_bigquery, gate)
+        tables | "WriteBigQuery" >> WriteBigQuery(output_bigquery)

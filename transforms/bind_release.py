@@ -2,6 +2,7 @@
 
 import atexit
 import dataclasses
+import itertools
 import logging
 import os
 import secrets
@@ -16,6 +17,7 @@ from apache_beam.transforms.window import GlobalWindows
 from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.transforms.beam_workarounds import applied_label, as_side
 from dpngram.transforms.blocks.users import UserBlock
+from dpngram.transforms.decide_release import DecideRelease, Gate
 from dpngram.transforms.keyed_dofn import KeyedDoFn
 from dpngram.transforms.randomness.noise_key import KeyReference, Randomness, settings_digest
 from dpngram.transforms.windowing import check_windowing, window_name
@@ -31,7 +33,7 @@ __all__ = [
 ]
 
 _LOG = logging.getLogger(__name__)
-_NOBODY = bytes(16)  # the fingerprint of no content
+_NOBODY = bytes(40)  # the content of no users: a fingerprint of 16 bytes, and three counts
 _LOCAL_RUNNERS = ("DirectRunner", "FnApiRunner", "BundleBasedDirectRunner", "SwitchingDirectRunner", "PrismRunner")
 
 
@@ -43,27 +45,31 @@ class BindRelease(beam.PTransform):
     other noise. A key that was already used for other data under the same label is refused here. The binding has no
     default: without it nothing can draw noise.
 
-    Privacy: the binding is private, and only key derivation reads it. Windowing: one binding per window.
+    Privacy: the binding is private, and only key derivation reads it. With a `gate` there is a binding only if the gate
+    lets the run go on. Whatever draws noise needs the binding, so before the verdict nothing of a release exists.
+    Windowing: one binding per window; a gate needs the global window, since a failed run would end all windows.
 
     Args:
         randomness: where the key is, and what else the noise is bound to.
+        gate: decides whether there is a release at all, see `make_gate`.
     """
 
-    def __init__(self, randomness: Randomness) -> None:
+    def __init__(self, randomness: Randomness, gate: Gate | None = None) -> None:
         super().__init__()
-        self._randomness = randomness
+        self._randomness, self._gate = randomness, gate
 
     def expand(self, users: beam.PCollection[UserBlock]) -> beam.PCollection[bytes]:
         check_windowing(users)
-        return (
-            users
-            | "Fingerprint" >> FingerprintUsers()  # the sum of all
-            | "Bind" >> BindContent(self._randomness)
-        )
+        if self._gate is not None and not isinstance(users.windowing.windowfn, GlobalWindows):
+            raise ParameterError("max_bad_fraction must be 1 in windows: a run that stops would end all windows.")
+        content = users | "Fingerprint" >> FingerprintUsers()  # the sum of all
+        if self._gate is not None:
+            content = content | "Decide" >> DecideRelease(self._randomness, self._gate)  # the same, or the run fails
+        return content | "Bind" >> BindContent(self._randomness)
 
 
 class FingerprintUsers(beam.PTransform):
-    """UserBlock -> bytes: the fingerprint of all content, one element. Private, and for key derivation only.
+    """UserBlock -> bytes: the fingerprint of all content, and the counts for the gate, one element. Both are private.
 
     In the global window there is one element even without any user: that nobody is there must not be seen from what
     the binding starts. Other windows exist only where there are users.
@@ -83,7 +89,7 @@ class FingerprintUsers(beam.PTransform):
 
 
 class BindContent(beam.PTransform):
-    """Fingerprint -> bytes: the second half of `BindRelease`, for several releases of one content."""
+    """Content, from `FingerprintUsers` -> bytes: the last part of `BindRelease`, for several releases."""
 
     def __init__(self, randomness: Randomness) -> None:
         super().__init__()
@@ -180,7 +186,7 @@ def unrecorded_key(pipeline: beam.Pipeline, noise_key: str | None, key_records: 
 
 
 def _keyed_fingerprint(block: UserBlock) -> tuple[int, bytes]:
-    return 0, block.fingerprint.tobytes()
+    return 0, block.fingerprint.tobytes() + block.counts.tobytes()
 
 
 def _take(_start: bytes, total: bytes) -> bytes:
@@ -194,8 +200,11 @@ class _SumFingerprints(beam.CombineFn):
         return _NOBODY
 
     def add_input(self, accumulator: bytes, value: bytes) -> bytes:
-        total = int.from_bytes(accumulator, "little") + int.from_bytes(value, "little")
-        return (total % (1 << 128)).to_bytes(16, "little")
+        parts = []
+        for start, end in itertools.pairwise((0, 16, 24, 32, 40)):  # the fingerprint and three counts
+            total = int.from_bytes(accumulator[start:end], "little") + int.from_bytes(value[start:end], "little")
+            parts.append((total % (1 << 8 * (end - start))).to_bytes(end - start, "little"))
+        return b"".join(parts)
 
     def merge_accumulators(self, accumulators: Iterable[bytes]) -> bytes:
         total = _NOBODY
@@ -208,5 +217,5 @@ class _SumFingerprints(beam.CombineFn):
 
 
 class _BindDoFn(KeyedDoFn):
-    def process(self, fingerprint: bytes, window: Any = beam.DoFn.WindowParam) -> Iterator[bytes]:
-        yield self._source.bind(window_name(window), fingerprint)
+    def process(self, content: bytes, window: Any = beam.DoFn.WindowParam) -> Iterator[bytes]:
+        yield self._source.bind(window_name(window), content[:16])

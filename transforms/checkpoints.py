@@ -5,9 +5,10 @@ dies and is never finished, its checkpoints must be deleted or published: they w
 begins with a MAC over its bytes, the content of the data, the settings and the round, under the run's key: a run with
 another key, on other data or with other parameters stops instead of mixing two releases.
 
-A run that is refused (too many bad records) has no release, so it must leave no checkpoint either: with a gate, no
-checkpoint is written before the gate has let the run go on. Which rounds are done, and how much each of them released,
-is nobody's business before the release is there: only the owner can list the directory (0700) or read a file (0600).
+A run that is refused (too many bad records) has no release, so it must leave no checkpoint either. It leaves none: a
+round is computed, and its checkpoint sealed, with the binding, which exists only if the gate lets the run go on. Which
+rounds are done, and how much each of them released, is nobody's business before the release is there: only the owner can
+list the directory (0700) or read a file (0600).
 """
 
 import contextlib
@@ -20,7 +21,6 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.pvalue import AsSingleton
 
 from dpngram.transforms.blocks.columns import Block
 from dpngram.transforms.blocks.levels import Level
@@ -48,13 +48,10 @@ class Checkpoints:
         directory: on any filesystem that Beam knows.
         settings: names everything that determines the release besides the data; runs with others have other files.
         look: whether to look, now, which checkpoints are there. If not, all rounds are computed.
-        gate: a side input that has an element if the run may go on, and None if not. No checkpoint is written without
-            it. No gate: every round leaves a checkpoint.
     """
 
-    def __init__(self, directory: str, settings: str, *, look: bool = True, gate: AsSingleton | None = None) -> None:
+    def __init__(self, directory: str, settings: str, *, look: bool = True) -> None:
         self._directory, self._settings = directory, settings
-        self._gate = {} if gate is None else {"gate": gate}
         pattern = FileSystems.join(directory, "checkpoint-*.block")
         self._found = {file.path for file in FileSystems.match([pattern])[0].metadata_list} if look else set()
 
@@ -65,7 +62,7 @@ class Checkpoints:
             path = self._path(policy)
             if path in self._found:
                 return _ResumedRound(policy, context, path)
-            return _KeptRound(make_round(policy, context), policy, context, path, self._gate)
+            return _KeptRound(make_round(policy, context), policy, context, path)
 
         return make
 
@@ -108,22 +105,15 @@ class _KeptRound(beam.PTransform):
     checkpoint. So a step after the last file of the release can delete all checkpoints, and none appears later.
     """
 
-    def __init__(
-        self,
-        round_: beam.PTransform,
-        policy: RoundPolicy,
-        context: ReleaseContext,
-        path: str,
-        gate: dict[str, AsSingleton],
-    ) -> None:
+    def __init__(self, round_: beam.PTransform, policy: RoundPolicy, context: ReleaseContext, path: str) -> None:
         super().__init__()
-        self._round, self._policy, self._context, self._path, self._gate = round_, policy, context, path, gate
+        self._round, self._policy, self._context, self._path = round_, policy, context, path
 
     def expand(self, users: beam.PCollection[Users]) -> Any:  # (PCollection[Users], PCollection[Level])
         users, level = self._round.expand(users)
         save = _SaveDoFn(self._policy, self._context.randomness, self._path)
-        sides = {**self._context.sides("binding"), **self._gate}
-        return users, level | "Checkpoint" >> beam.ParDo(save, **sides).with_output_types(Level)
+        keep = beam.ParDo(save, **self._context.sides("binding")).with_output_types(Level)
+        return users, level | "Checkpoint" >> keep
 
 
 class _ResumedRound(beam.PTransform):
@@ -166,8 +156,7 @@ class _LoadDoFn(_CheckpointDoFn):
 
 
 class _SaveDoFn(_CheckpointDoFn):
-    def process(self, level: Level, binding: bytes = b"", gate: int | None = 0) -> Iterator[Level]:
-        if gate is not None:
-            data = level.to_bytes()
-            write_whole(self._path, self.seal(binding, data) + data, private=True)
+    def process(self, level: Level, binding: bytes = b"") -> Iterator[Level]:
+        data = level.to_bytes()
+        write_whole(self._path, self.seal(binding, data) + data, private=True)
         yield level

@@ -36,7 +36,7 @@ class DocumentForm:
         A document is (user, text), (user, tokens), or a row or mapping with the named fields; with `user_per_document`
         it is the text or the tokens alone. What cannot be used raises one of UNUSABLE, without a message.
         """
-        user: Any = ""
+        user: Any = b""
         if self.user_per_document:
             text = document
         elif isinstance(document, dict):
@@ -45,13 +45,30 @@ class DocumentForm:
             user, text = document
         else:
             user, text = getattr(document, self.user_field), getattr(document, self.text_field)
-        if not isinstance(user, bool) and isinstance(user, numbers.Integral):
-            user = str(int(user))
-        if not isinstance(user, (str, bytes)) or (not user and not self.user_per_document):
-            raise TypeError
+        if not self.user_per_document:
+            user = _user_bytes(user)
         if not isinstance(text, (str, list) if self.user_per_document else (str, list, tuple)):
             raise TypeError  # no sets, whose order differs from worker to worker; no pairs taken for tokens
-        return user.encode() if isinstance(user, str) else user, text
+        return user, text
+
+    def read_user(self, document: Any) -> bytes:
+        """The user of a document that cannot be used otherwise; raises one of UNUSABLE if not even that can be used."""
+        if self.user_per_document:
+            raise TypeError
+        if isinstance(document, dict):
+            return _user_bytes(document[self.user_field])
+        if isinstance(document, tuple) and not hasattr(document, "_fields"):
+            user, _ = document
+            return _user_bytes(user)
+        return _user_bytes(getattr(document, self.user_field))
+
+
+def _user_bytes(user: Any) -> bytes:
+    if not isinstance(user, bool) and isinstance(user, numbers.Integral):
+        user = str(int(user))
+    if not isinstance(user, (str, bytes)) or not user:
+        raise TypeError
+    return user.encode() if isinstance(user, str) else user
 
 
 def check_form(form: DocumentForm) -> DocumentForm:
@@ -65,11 +82,12 @@ def collect_documents(documents: Iterable[Any], form: DocumentForm) -> tuple[lis
     """Blocks from Python documents, and how many could not be used.
 
     A document without a user, or whose text is not a text, is counted and left out: it must neither fail the run nor
-    join a shared anonymous user.
+    join a shared anonymous user. If there are such documents, the last block tells whose they were.
     """
     texts: list[tuple[bytes, list[bytes]]] = []
     sequences: list[tuple[bytes, list[bytes]]] = []
-    bad = 0
+    bad_users: list[bytes] = []
+    unnamed = 0
     for document in documents:
         try:
             user, text = form.read(document)
@@ -78,7 +96,10 @@ def collect_documents(documents: Iterable[Any], form: DocumentForm) -> tuple[lis
             else:
                 sequences.append((user, [_token_bytes(token) for token in text]))
         except UNUSABLE:
-            bad += 1
+            try:
+                bad_users.append(form.read_user(document))
+            except UNUSABLE:
+                unnamed += 1
     blocks = []
     for kept, tokenised in ((texts, False), (sequences, True)):
         if kept:
@@ -89,7 +110,9 @@ def collect_documents(documents: Iterable[Any], form: DocumentForm) -> tuple[lis
                 blocks.append(DocumentBlock.from_tokens(users, strings, bounds))
             else:
                 blocks.append(DocumentBlock.from_texts(users, strings))
-    return blocks, bad
+    if bad_users or unnamed:
+        blocks.append(DocumentBlock.from_bad_records(bad_users, unnamed))
+    return blocks, len(bad_users) + unnamed
 
 
 def _token_bytes(token: Any) -> bytes:

@@ -4,7 +4,6 @@ documents -> posts -> users -> (ValidityFilter -> rounds of ClipAndWeight -> Sum
 AddSpuriousGrams) x T -> tables of n-grams
 """
 
-import copy
 import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, TypedDict
@@ -16,7 +15,6 @@ from typing_extensions import Unpack
 from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.accounting.parameters import check_choice, check_integer
 from dpngram.transforms.add_spurious_grams import AddSpuriousGrams
-from dpngram.transforms.beam_workarounds import as_side
 from dpngram.transforms.bind_release import BindRelease, check_key, make_randomness
 from dpngram.transforms.blocks.grams import GramTable, Ngram
 from dpngram.transforms.blocks.levels import Level
@@ -24,6 +22,7 @@ from dpngram.transforms.blocks.users import Users
 from dpngram.transforms.checkpoints import Checkpoints, MakeRound
 from dpngram.transforms.clip_and_weight import ClipAndWeight
 from dpngram.transforms.context import ReleaseContext
+from dpngram.transforms.decide_release import make_gate
 from dpngram.transforms.decode_grams import decode_levels
 from dpngram.transforms.document_form import DocumentForm
 from dpngram.transforms.group_users import GroupUsers
@@ -128,6 +127,9 @@ class ExtractLevels(beam.PTransform):
         user_field, text_field: names of the fields, for documents that are rows or mappings.
         user_per_document: documents have no user; each is protected by itself.
         shards: into how many blocks of users the input is cut. Does not change the result.
+        max_bad_fraction: the largest share of users with a document that cannot be used; if there are clearly more, the
+            run fails, and nothing is released. The verdict is a noisy query, see `Gate`. 1: there is no verdict. In
+            windows it must be 1.
         checkpoints: a directory that keeps every finished round; a run with the same `noise_key` continues from there.
             Whoever builds the graph deletes them when the release is written (`checkpoints.drop_checkpoints`).
         bound_windows: in fixed or sliding windows, leave out what a user says beyond `plan.windows` windows, see
@@ -137,11 +139,11 @@ class ExtractLevels(beam.PTransform):
         offline: building the graph looks at no file: no key is created, and no checkpoint is looked for. For jobs that
             are only translated.
 
-    Privacy: user-level differential privacy with the plan's parameters for everything that comes out. Input may hold
-    one user's posts in any number of elements. Counters and errors carry no text, token or user id. In fixed or sliding
-    windows each window is a release by itself. With `bound_windows` the guarantee is for everything that all windows
-    together reveal about a user. Without it, the guarantee is for one user *and window*, and adds up over the windows
-    that a user is in.
+    Privacy: user-level differential privacy with the plan's parameters for everything that comes out, and for whether
+    anything comes out. Input may hold one user's posts in any number of elements. Counters and errors carry no text,
+    token or user id. In fixed or sliding windows each window is a release by itself. With `bound_windows` the guarantee
+    is for everything that all windows together reveal about a user. Without it, the guarantee is for one user *and
+    window*, and adds up over the windows that a user is in.
     """
 
     def __init__(
@@ -158,6 +160,7 @@ class ExtractLevels(beam.PTransform):
         text_field: str = "text",
         user_per_document: bool = False,
         shards: int = 32,
+        max_bad_fraction: float = 1.0,
         checkpoints: str | None = None,
         bound_windows: bool | None = None,
         stream_start: str = "new",
@@ -177,15 +180,9 @@ class ExtractLevels(beam.PTransform):
         self._form = DocumentForm(user_field=user_field, text_field=text_field, user_per_document=user_per_document)
         self._tokenizer = choose_tokenizer(tokenizer, sentences, self._form)
         self._shards = check_integer("shards", shards, 1, 1 << 20)
+        self._gate = make_gate(plan, max_bad_fraction)
         self._checkpoints, self._offline = checkpoints, offline
         self._bound_windows = plan.windows > 1 if bound_windows is None else bound_windows
-        self._gate: beam.PCollection[Any] | None = None
-
-    def behind(self, gate: beam.PCollection[Any]) -> "ExtractLevels":
-        """The same transform, but no checkpoint is written unless `gate` has its one element."""
-        changed = copy.copy(self)
-        changed._gate = gate
-        return changed
 
     def expand(self, documents: beam.PCollection[Any]) -> Any:  # {n: PCollection[GramTable]}
         check_windowing(documents)
@@ -196,7 +193,8 @@ class ExtractLevels(beam.PTransform):
             >> PreparePosts(self._tokenizer, randomness, form=self._form, shards=self._shards)  # (shard, PostBlock)
             | "GroupUsers" >> GroupUsers(randomness, user_per_document=self._form.user_per_document)  # UserBlock
         )
-        binding = users | "BindRelease" >> BindRelease(randomness)  # bytes: what the noise is bound to
+        # bytes: what the noise is bound to. If the gate stops the run there is none, so nothing below is drawn or kept.
+        binding = users | "BindRelease" >> BindRelease(randomness, self._gate)
         context = ReleaseContext.begin(binding, randomness, blocks=self._shards)
         levels = chain_levels(users, self._rounds, context, self._make_round(documents, randomness))  # {n: S_n}
         return decode_levels(levels, self._pruning)
@@ -211,6 +209,7 @@ class ExtractLevels(beam.PTransform):
             "pruning": self._pruning,
             "tokenizer": self._tokenizer.spec,
             "user_per_document": self._form.user_per_document,
+            "max_bad_fraction": 1.0 if self._gate is None else self._gate.max_bad_fraction,
         }
 
     def _randomness(self, pipeline: beam.Pipeline) -> Randomness:
@@ -247,9 +246,7 @@ class ExtractLevels(beam.PTransform):
             return ExtractRound
         if documents.windowing.windowfn != GlobalWindows():
             raise ParameterError("checkpoints are not supported in windows: they hold one release.")
-        gate = None if self._gate is None else as_side(self._gate, "Gate", None)
-        look = not self._offline
-        return Checkpoints(self._checkpoints, randomness.settings, look=look, gate=gate).keeping(ExtractRound)
+        return Checkpoints(self._checkpoints, randomness.settings, look=not self._offline).keeping(ExtractRound)
 
 
 def _rows(table: GramTable) -> Iterator[Ngram]:
@@ -268,6 +265,7 @@ class ExtractOptions(TypedDict, total=False):
     text_field: str
     user_per_document: bool
     shards: int
+    max_bad_fraction: float
     checkpoints: str | None
     bound_windows: bool | None
     offline: bool

@@ -54,8 +54,12 @@ def group_users(blocks: Iterable[PostBlock], *, user_per_document: bool, source:
     >>> users = group_users([posts], user_per_document=False, source=source)
     >>> len(users), users.ids.tolist(), users.user_start.tolist()
     (1, [0, 1, 2, 1, 2], [0, 5])
+    >>> users.counts.tolist()  # users, users with a bad record, bad records without a user
+    [1, 0, 0]
 
-    Privacy: this is where a user becomes one contribution, however many files and bundles the posts came from.
+    Privacy: this is where a user becomes one contribution, however many files and bundles the posts came from. A user
+    with any number of bad records counts once, too. The fingerprint covers all that the gate counts: users with a bad
+    record by name, and the number of bad records without a user.
     """
     pieces = list(blocks)
     for piece in pieces:
@@ -73,10 +77,11 @@ def group_users(blocks: Iterable[PostBlock], *, user_per_document: bool, source:
         copy = place - np.maximum.accumulate(np.where(head, place, 0))
         user = digest.pairs(digest.blocks(copy.astype(np.uint64), 0), user)
         head = np.ones(len(user), bool)
+    fingerprint, counts = _count_bad(posts, sum_digests(content), user[head], source)
     begins = np.cumsum(posts.lengths, dtype=np.int64) - posts.lengths
     lengths = posts.lengths[order]
     starts = np.cumsum(lengths + 1, dtype=np.int64) - (lengths + 1)
-    total = int(starts[-1] + lengths[-1] + 1)
+    total = int(starts[-1] + lengths[-1] + 1) if len(starts) else 0
     if total >= 1 << 31:
         raise OverflowError(Message.SHARD_TOO_LARGE.format())
     vocabulary = posts.vocabulary
@@ -87,11 +92,35 @@ def group_users(blocks: Iterable[PostBlock], *, user_per_document: bool, source:
         user=user[head, 0],
         user_start=np.append(starts[head], total).astype(np.int32),
         ids=ids,
-        fingerprint=sum_digests(content),
+        fingerprint=fingerprint,
         digests=source.digest("token").strings(offsets, data),
         token_offsets=offsets,
         token_bytes=data,
+        counts=counts,
     )
+
+
+def _count_bad(posts: PostBlock, fingerprint: Array, users: Array, source: KeySource) -> tuple[Array, Array]:
+    """The fingerprint with bad records in it, and the three counts of a `UserBlock`.
+
+    Args:
+        posts: of one shard.
+        fingerprint: of the posts.
+        users: digests of the users who have a post, each once.
+        source: of the key.
+    """
+    bad = _distinct(posts.bad)
+    everybody = len(_distinct(np.concatenate([users, bad]))) if len(bad) else len(users)
+    unnamed = source.digest("unnamed").encrypt(np.zeros((1, 2), np.uint64))
+    unnamed_sum = int.from_bytes(unnamed.tobytes(), "little") * posts.unnamed_bad % (1 << 128)
+    parts = [fingerprint, *source.digest("bad").encrypt(bad), np.frombuffer(unnamed_sum.to_bytes(16, "little"), "u8")]
+    return sum_digests(np.stack(parts)), np.array([everybody, len(bad), posts.unnamed_bad], np.int64)
+
+
+def _distinct(digests: Array) -> Array:
+    """The rows, each once, in order."""
+    ordered = digests[np.lexsort((digests[:, 1], digests[:, 0]))]
+    return ordered[run_starts(ordered[:, 0]) | run_starts(ordered[:, 1])]
 
 
 def sum_digests(digests: Array) -> Array:

@@ -54,8 +54,8 @@ class Message(enum.Enum):
     )
     WINDOW_RELEASED_BEFORE = "noise_key: a window of the output has a release already, with other noise or data."
     TOO_MANY_BAD_RECORDS = (
-        "max_bad_fraction must be at least the share of bad records: {bad:,} of {records:,} cannot be used (allowed: "
-        "{allowed:g}); --bad_records DIR lists them. Nothing was released."
+        "max_bad_fraction must be at least the share of users with bad records (by a noisy count), got {allowed:g}; "
+        "--bad_records DIR lists them. Nothing was released."
     )
     RECURSIVE_AVRO_SCHEMA = "input must have an Avro schema that is not recursive."
     NO_USERS = "documents must have users, unless user_per_document is set: then every document is a user."

@@ -111,12 +111,22 @@ def make_posts(users: pa.Array | None, column: TokenColumn, digests: PostDigests
 def block_posts(
     block: DocumentBlock, tokenizer: Tokenizer, digests: PostDigests
 ) -> tuple[PostBlock | None, TokenColumn]:
-    """The posts of a block, or None if it has no token at all; and the tokens, which tell what was left out."""
+    """The posts of a block, or None if it has neither a token nor a bad record; and the tokens, which tell what was
+    left out.
+    """
     if len(block.token_bounds):
         column = encode_tokens(block.offsets, block.data, block.token_bounds)
-    else:
+    elif len(block.offsets) > 1:
         column = tokenizer.tokenize(binary_array(block.offsets, block.data))
-    return make_posts(block.users, column, digests) if len(column.record) else None, column
+    else:
+        column = encode_tokens(block.offsets, block.data, np.zeros(1, np.int64))
+    posts = make_posts(block.users, column, digests) if len(column.record) else None
+    if block.bad_users is None and not block.unnamed_bad:
+        return posts, column
+    if posts is None:
+        posts = make_posts(pa.array([], pa.large_binary()), column, digests)
+    bad = posts.bad if block.bad_users is None else digests.user.strings(*split_binary(block.bad_users))
+    return dataclasses.replace(posts, bad=bad, unnamed_bad=block.unnamed_bad), column
 
 
 class _BatchDoFn(beam.DoFn):

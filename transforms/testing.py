@@ -54,7 +54,14 @@ def exact_plan(*, max_n: int, threshold: float, max_contributions: int = 1000, w
         for n in range(1, max_n + 1)
     )
     return ExactPlan(
-        policy="paper", epsilon=1.0, delta=0.5, eta=0.01, windows=windows, threshold_delta=0.25 / windows, levels=levels
+        policy="paper",
+        epsilon=1.0,
+        delta=0.5,
+        eta=0.01,
+        windows=windows,
+        threshold_delta=0.25 / windows,
+        gate_sigma=2.0**-28,
+        levels=levels,
     )
 
 

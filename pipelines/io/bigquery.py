@@ -10,7 +10,7 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from dpngram.accounting import ParameterError
-from dpngram.pipelines.io.parsing import Fields, Tally
+from dpngram.pipelines.io.parsing import Fields
 from dpngram.pipelines.io.tables import parse_records
 from dpngram.transforms import GramTable
 from dpngram.transforms.beam_workarounds import with_element_type
@@ -43,9 +43,9 @@ def check_table(flag: str, table: str) -> str:
 
 
 class ReadBigQuery(beam.PTransform):
-    """Root: tables -> (DocumentBlock, tallies), like `ReadDocuments`.
+    """Root: tables -> DocumentBlock, like `ReadDocuments`.
 
-    Privacy: the blocks are the private data; tallies are for the operator.
+    Privacy: the blocks are the private data; counters are for the operator.
 
     Args:
         tables: PROJECT:DATASET.TABLE of each.
@@ -56,7 +56,7 @@ class ReadBigQuery(beam.PTransform):
         super().__init__()
         self._tables, self._fields = tables, fields
 
-    def expand(self, pbegin: Any) -> Any:  # (PCollection[DocumentBlock], PCollection[(int, (int, int))])
+    def expand(self, pbegin: Any) -> beam.PCollection[DocumentBlock]:
         rows = [
             pbegin
             | f"Table{number}"
@@ -67,9 +67,9 @@ class ReadBigQuery(beam.PTransform):
             rows
             | "Rows" >> beam.Flatten(pipeline=pbegin.pipeline)
             | "Batch" >> beam.BatchElements(min_batch_size=1000, max_batch_size=20_000)
-            | "Parse" >> beam.ParDo(_ParseDoFn(self._fields)).with_outputs("tallies", main="documents")
+            | "Parse" >> beam.ParDo(_ParseDoFn(self._fields))
         )
-        return with_element_type(read["documents"], DocumentBlock), with_element_type(read["tallies"], Tally)
+        return with_element_type(read, DocumentBlock)
 
 
 class _ParseDoFn(beam.DoFn):
@@ -77,13 +77,12 @@ class _ParseDoFn(beam.DoFn):
         self._fields = fields
         self._records = Metrics.counter("dpngram", "records")
 
-    def process(self, rows: list[Any]) -> Iterator[Any]:
+    def process(self, rows: list[Any]) -> Iterator[DocumentBlock]:
         parsed = parse_records(rows, self._fields, 0)
         self._records.inc(parsed.records)
         for record in parsed.bad:
             Metrics.counter("dpngram", f"bad_{record.reason}").inc()
-        yield from parsed.blocks
-        yield beam.pvalue.TaggedOutput("tallies", (0, (parsed.records, len(parsed.bad))))
+        yield from parsed.all_blocks()
 
 
 class WriteBigQuery(beam.PTransform):
@@ -91,18 +90,17 @@ class WriteBigQuery(beam.PTransform):
 
     Args:
         table: PROJECT:DATASET.TABLE.
-        gate: one element; nothing is written before it is there.
     """
 
-    def __init__(self, table: str, gate: beam.PCollection[int]) -> None:
+    def __init__(self, table: str) -> None:
         super().__init__()
-        self._table, self._gate = table, gate
+        self._table = table
 
     def expand(self, tables: dict[int, beam.PCollection[GramTable]]) -> Any:
         return (
             tuple(tables.values())
             | "Levels" >> beam.Flatten()
-            | "Rows" >> beam.FlatMap(_table_rows, gate=beam.pvalue.AsSingleton(self._gate))
+            | "Rows" >> beam.FlatMap(_table_rows)
             | "Load"
             >> beam.io.WriteToBigQuery(
                 self._table,
@@ -114,6 +112,6 @@ class WriteBigQuery(beam.PTransform):
         )
 
 
-def _table_rows(table: GramTable, gate: int) -> Iterator[dict[str, Any]]:
+def _table_rows(table: GramTable) -> Iterator[dict[str, Any]]:
     for gram in table.rows():
         yield {"n": gram.n, "tokens": gram.tokens, "weight": gram.weight}

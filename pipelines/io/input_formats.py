@@ -83,7 +83,7 @@ class TableReader(Reader):
     Args:
         pattern: a regular expression for the name of a table.
         check: (flag, table) -> the table, or a ParameterError.
-        transform: (tables, fields) -> a root transform that gives documents and tallies, as `ReadDocuments` does.
+        transform: (tables, fields) -> a root transform that gives documents, as `ReadDocuments` does.
     """
 
     pattern: str

@@ -25,17 +25,14 @@ __all__ = [
     "BadRecord",
     "Fields",
     "Parsed",
-    "Tally",
     "is_utf8",
     "make_block",
     "parse_jsonl",
     "parse_text",
     "parse_tsv",
     "tsv_names",
+    "utf8_of",
 ]
-
-
-Tally = tuple[int, tuple[int, int]]  # (0, (records, bad records)) of one part of the input
 
 
 class BadRecord(NamedTuple):
@@ -65,11 +62,26 @@ class Fields:
 
 @dataclasses.dataclass
 class Parsed:
-    """Documents, the number of records (a blank line is not a record), and the records that cannot be used."""
+    """Documents, the number of records (a blank line is not a record), and the records that cannot be used.
+
+    `bad_users` has the user of each bad record that has a usable one: a text, or a whole number, in the user's field of
+    a record whose fields can be told apart.
+
+    Privacy: for the gate a user counts once, however many bad records the user has. A record whose user could be read,
+    but is not named here, would count by itself.
+    """
 
     blocks: list[DocumentBlock] = dataclasses.field(default_factory=list)
     records: int = 0
     bad: list[BadRecord] = dataclasses.field(default_factory=list)
+    bad_users: list[bytes] = dataclasses.field(default_factory=list)
+
+    def all_blocks(self) -> list[DocumentBlock]:
+        """The blocks, and one more for the bad records, if there are any."""
+        if not self.bad:
+            return self.blocks
+        unnamed = sum(record.rows for record in self.bad) - len(self.bad_users)
+        return [*self.blocks, DocumentBlock.from_bad_records(self.bad_users, unnamed)]
 
 
 def parse_text(lines: bytes, offset: int = 0) -> Parsed:
@@ -110,10 +122,12 @@ def parse_jsonl(lines: bytes, fields: Fields, offset: int = 0) -> Parsed:
     records = _split(lines, offset, b" \t\r")
     groups: dict[Any, list[_Line]] = {}
     bad: list[BadRecord] = []
+    bad_users: list[bytes] = []
     for record in records:
-        reason, shape = _look_at_json(record[1], fields)
+        reason, shape, user = _look_at_json(record[1], fields)
         if shape is None:
             bad.append(_name(record, reason))
+            bad_users += user
         else:
             groups.setdefault((reason, *shape), []).append(record)
     blocks: list[DocumentBlock] = []
@@ -128,7 +142,8 @@ def parse_jsonl(lines: bytes, fields: Fields, offset: int = 0) -> Parsed:
             found, left = _parse_halves(group, parse)
             blocks += found
             bad += [_name(record, "bad_json") for record in left]
-    return Parsed(blocks, len(records), bad)
+            bad_users += [user for record in left for user in _look_at_json(record[1], fields)[2]]
+    return Parsed(blocks, len(records), bad, bad_users)
 
 
 def parse_tsv(lines: bytes, header: bytes, fields: Fields, offset: int = 0) -> Parsed:
@@ -136,27 +151,38 @@ def parse_tsv(lines: bytes, header: bytes, fields: Fields, offset: int = 0) -> P
     records = _split(lines, offset, b"\r")
     columns = tsv_names(header)
     users, texts = ([name for name in names if name in columns] for names in (fields.user, fields.content))
-    if not users or not texts:
-        reason = "missing_user" if not users else "missing_text"
-        return Parsed([], len(records), [_name(record, reason) for record in records])
-    user_at, text_at = columns.index(users[0]), columns.index(texts[0])
-    names, contents, bad = [], [], []
+    if not users:
+        return Parsed([], len(records), [_name(record, "missing_user") for record in records])
+    user_at, text_at = columns.index(users[0]), columns.index(texts[0]) if texts else -1
+    names, contents, bad, bad_users = [], [], [], []
     for record in records:
         line = record[1]
         values = line.split(b"\t")
+        user = values[user_at] if len(values) == len(columns) else b""
+        reason = ""
         if not is_utf8(line):
-            bad.append(_name(record, "bad_utf8"))
-        elif b"\r" in line or b"\0" in line or line.startswith(BOM_UTF8):
-            bad.append(_name(record, "control_character"))
+            reason = "bad_utf8"
+        elif _has_control(line):
+            reason = "control_character"
         elif len(values) != len(columns):
-            bad.append(_name(record, "missing_columns" if len(values) < len(columns) else "bad_row"))
-        elif not values[user_at]:
-            bad.append(_name(record, "missing_user"))
+            reason = "missing_columns" if len(values) < len(columns) else "bad_row"
+        elif not user:
+            reason = "missing_user"
+        elif not texts:
+            reason = "missing_text"
+        if reason:
+            bad.append(_name(record, reason))
+            if user and is_utf8(user) and not _has_control(user):
+                bad_users.append(user)
         else:
-            names.append(values[user_at])
+            names.append(user)
             contents.append(values[text_at])
     block = DocumentBlock.from_texts(pa.array(names, pa.large_binary()), pa.array(contents, pa.large_binary()))
-    return Parsed([block] if names else [], len(records), bad)
+    return Parsed([block] if names else [], len(records), bad, bad_users)
+
+
+def _has_control(value: bytes) -> bool:
+    return b"\r" in value or b"\0" in value or value.startswith(BOM_UTF8)
 
 
 def tsv_names(header: bytes) -> list[str]:
@@ -255,17 +281,17 @@ def make_block(users: pa.Array, contents: pa.Array) -> DocumentBlock | None:
     return DocumentBlock.from_tokens(users, tokens, bounds)
 
 
-def _look_at_json(line: bytes, fields: Fields) -> tuple[str, tuple[str, str, str] | None]:
-    """The reason why one line cannot be used, and its shape: (user field, content field, kind of user).
+def _look_at_json(line: bytes, fields: Fields) -> tuple[str, tuple[str, str, str] | None, list[bytes]]:
+    """The reason why one line cannot be used, its shape: (user field, content field, kind of user), and its user.
 
     The shape is None if Arrow need not be asked: a line that Python reads and that lacks a user or a text is bad for
     Arrow, too. If Python cannot read the line, the names in the shape are empty: Arrow may be able to (a number with
-    5,000 digits, for example).
+    5,000 digits, for example). The list has the user, or is empty if there is no usable one.
     """
     if not is_utf8(line):
-        return "bad_utf8", None
+        return "bad_utf8", None, []
     if line[:1] != b"{" or line[-1:] != b"}":
-        return _why_no_object(line), None
+        return _why_no_object(line), None, []
     repeated = False
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -276,31 +302,38 @@ def _look_at_json(line: bytes, fields: Fields) -> tuple[str, tuple[str, str, str
     try:
         record = json.loads(line, object_pairs_hook=pairs)
     except RecursionError:
-        return "too_deep", ("", "", "")
+        return "too_deep", ("", "", ""), []
     except ValueError:
-        return "bad_json", ("", "", "")
+        return "bad_json", ("", "", ""), []
     if repeated:
-        return "repeated_field", ("", "", "")
+        return "repeated_field", ("", "", ""), []
     user_name = next((name for name in fields.user if record.get(name) is not None), None)
     text_name = next((name for name in fields.content if record.get(name) is not None), None)
     if user_name is None or record[user_name] == "":
-        return "missing_user", None
+        return "missing_user", None, []
     user = record[user_name]
     if isinstance(user, bool) or not isinstance(user, (str, int)):
-        return "bad_user", None
+        return "bad_user", None, []
     if isinstance(user, int) and not -(2**63) <= user < 2**63:
-        return "bad_user", None
+        return "bad_user", None, []
+    usable = utf8_of(str(user))
     if text_name is None:
-        return "missing_text", None
+        return "missing_text", None, usable
     content = record[text_name]
     strings = content if fields.tokens and isinstance(content, list) else [content]
     if not all(isinstance(string, str) for string in strings) or bool(fields.tokens) != isinstance(content, list):
-        return "bad_text", None
+        return "bad_text", None, usable
+    if not usable or not utf8_of("".join(strings)):
+        return "lone_surrogate", None, usable
+    return "", (user_name, text_name, type(user).__name__), usable
+
+
+def utf8_of(text: str) -> list[bytes]:
+    """The text in UTF-8, as a list of one; or an empty list if it has half of a surrogate pair."""
     try:
-        "".join([str(user), *strings]).encode()
+        return [text.encode()]
     except UnicodeEncodeError:
-        return "lone_surrogate", None
-    return "", (user_name, text_name, type(user).__name__)
+        return []
 
 
 def _why_no_object(line: bytes) -> str:

@@ -12,19 +12,12 @@ from apache_beam.metrics import Metrics
 
 from dpngram.pipelines.io.input_formats import InputFormat
 from dpngram.pipelines.io.lines import ByteRange
-from dpngram.pipelines.io.parsing import BadRecord, Tally
+from dpngram.pipelines.io.parsing import BadRecord
 from dpngram.transforms.beam_workarounds import with_element_type
 from dpngram.transforms.blocks.documents import DocumentBlock
-from dpngram.transforms.messages import Message
 from dpngram.transforms.whole_files import write_whole
 
-__all__ = [
-    "BAD_RECORDS",
-    "CheckRecords",
-    "ReadDocuments",
-    "TooManyBadRecords",
-    "match_files",
-]
+__all__ = ["BAD_RECORDS", "ReadDocuments", "match_files"]
 
 
 BAD_RECORDS = r"bad-\d{6,}\.jsonl"  # what the files of a list of bad records are called
@@ -49,11 +42,9 @@ def _with_directory(pattern: str) -> str:
 
 
 class ReadDocuments(beam.PTransform):
-    """Root: file patterns -> (DocumentBlock, tallies). Any Beam filesystem; gz, bz2 and zst are known by their names.
+    """Root: file patterns -> DocumentBlock. Any Beam filesystem; gz, bz2 and zst are known by their names.
 
-    A tally is (0, (records, bad records)) of one part of a file; `CheckRecords` adds them up.
-
-    Privacy: the blocks are the private data; tallies and lists of bad records are for the operator.
+    Privacy: the blocks are the private data; counters and lists of bad records are for the operator.
 
     Args:
         patterns: of the files.
@@ -62,22 +53,19 @@ class ReadDocuments(beam.PTransform):
             never its content.
     """
 
-    DOCUMENTS, TALLIES = "documents", "tallies"
-
     def __init__(self, patterns: list[str], input_format: InputFormat, bad_records: str | None = None) -> None:
         super().__init__()
         self._patterns, self._format, self._bad_records = patterns, input_format, bad_records
 
-    def expand(self, pbegin: Any) -> Any:  # (PCollection[DocumentBlock], PCollection[(int, (int, int))])
+    def expand(self, pbegin: Any) -> beam.PCollection[DocumentBlock]:
         read = (
             pbegin
             | "Start" >> beam.Impulse()  # one element for all patterns: a file may match several
             | "Ranges" >> beam.FlatMap(_split_files, self._patterns, self._format)  # (number, range)
             | "Spread" >> beam.GroupByKey()  # over the workers
-            | "Parse"
-            >> beam.ParDo(_ParseDoFn(self._format, self._bad_records)).with_outputs(self.TALLIES, main=self.DOCUMENTS)
+            | "Parse" >> beam.ParDo(_ParseDoFn(self._format, self._bad_records))
         )
-        return with_element_type(read[self.DOCUMENTS], DocumentBlock), with_element_type(read[self.TALLIES], Tally)
+        return with_element_type(read, DocumentBlock)
 
 
 def _split_files(_start: bytes, patterns: list[str], input_format: InputFormat) -> Iterator[tuple[int, ByteRange]]:
@@ -90,20 +78,19 @@ class _ParseDoFn(beam.DoFn):
         self._format, self._bad_records = input_format, bad_records
         self._records = Metrics.counter("dpngram", "records")
 
-    def process(self, numbered: tuple[int, Iterable[ByteRange]]) -> Iterator[Any]:
+    def process(self, numbered: tuple[int, Iterable[ByteRange]]) -> Iterator[DocumentBlock]:
         number, extents = numbered
         for extent in extents:
             records, bad = 0, []
             for parsed in self._format.read(extent):
                 records += parsed.records
                 bad += parsed.bad
-                yield from parsed.blocks
+                yield from parsed.all_blocks()
             self._records.inc(records)
             for record in bad:
                 Metrics.counter("dpngram", f"bad_{record.reason}").inc(record.rows)
             if bad and self._bad_records is not None:
                 _write_bad_records(self._bad_records, number, extent.path, bad)
-            yield beam.pvalue.TaggedOutput(ReadDocuments.TALLIES, (0, (records, sum(record.rows for record in bad))))
 
 
 def _write_bad_records(directory: str, number: int, path: str, bad: list[BadRecord]) -> None:
@@ -117,46 +104,3 @@ def _write_bad_records(directory: str, number: int, path: str, bad: list[BadReco
     ]
     target = FileSystems.join(directory, f"bad-{number:06d}.jsonl")
     write_whole(target, ("\n".join(lines) + "\n").encode(), private=True)
-
-
-class TooManyBadRecords(Exception):
-    """Stops a run before anything is released. One line, fit to show to a user."""
-
-
-class CheckRecords(beam.PTransform):
-    """Tallies -> one element, if at most `max_bad_fraction` of all records are bad; otherwise the run fails.
-
-    Nothing is written without that element, so a run on the wrong field or file releases nothing.
-
-    Privacy: only the operator, who has the data, sees whether a run fails.
-    """
-
-    def __init__(self, max_bad_fraction: float) -> None:
-        super().__init__()
-        self._most = max_bad_fraction
-
-    def expand(self, tallies: beam.PCollection[Tally]) -> beam.PCollection[int]:
-        always = tallies.pipeline | "Start" >> beam.Impulse() | "Always" >> beam.Map(_no_records)
-        return (
-            (tallies, always)
-            | "All" >> beam.Flatten()
-            | "Add" >> beam.CombinePerKey(_add_pairs())
-            | "Check" >> beam.Map(_check_records, self._most)
-        )
-
-
-def _add_pairs() -> beam.CombineFn:
-    # Beam takes the output of TupleCombineFn for Any, and would pickle it.
-    pair = beam.typehints.Tuple[int, int]
-    return beam.combiners.TupleCombineFn(sum, sum).with_input_types(pair).with_output_types(pair)
-
-
-def _no_records(_start: bytes) -> Tally:
-    return 0, (0, 0)
-
-
-def _check_records(total: Tally, most: float) -> int:
-    records, bad = total[1]
-    if bad > most * records:
-        raise TooManyBadRecords(Message.TOO_MANY_BAD_RECORDS.format(bad=bad, records=records, allowed=most))
-    return 0

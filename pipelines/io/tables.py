@@ -15,7 +15,7 @@ import pyarrow.parquet
 from apache_beam.io.filesystems import FileSystems
 
 from dpngram.pipelines.io.lines import MAX_RECORD_BYTES, RANGE_BYTES, header_line, is_damage, open_file
-from dpngram.pipelines.io.parsing import BadRecord, Fields, Parsed, is_utf8, make_block
+from dpngram.pipelines.io.parsing import BadRecord, Fields, Parsed, is_utf8, make_block, utf8_of
 from dpngram.transforms.messages import Message
 
 __all__ = ["csv_names", "parquet_groups", "parse_records", "read_avro", "read_csv", "read_parquet"]
@@ -43,9 +43,8 @@ def read_parquet(path: str, group: int, fields: Fields) -> Iterator[Parsed]:
         names = parquet.schema_arrow.names
         users = [name for name in fields.user if name in names]
         contents = [name for name in fields.content if name in names]
-        if not users or not contents:
-            reason = "missing_text" if users else "missing_user"
-            yield _all_bad(reason, first, count)
+        if not users:
+            yield _all_bad("missing_user", first, count)
             return
         done = 0
         try:
@@ -66,16 +65,23 @@ def _all_bad(reason: str, first: int, count: int) -> Parsed:
 
 
 def read_columns(users: list[pa.Array], contents: list[pa.Array], first: int) -> Parsed:
-    """Documents from the columns of one batch. A row is bad without a user, or if its content is not a text."""
+    """Documents from the columns of one batch. A row is bad without a user, or if its content is not a text.
+
+    Without a column of contents, or if it cannot hold texts, all rows are bad.
+    """
     count = len(users[0])
     who, what = _coalesce([_strings(column) for column in users]), _coalesce([_content(column) for column in contents])
-    if who is None or what is None:
-        reason = "bad_text" if who is not None else "bad_user"
-        return _all_bad(reason, first, count)
+    if who is None:
+        return _all_bad("bad_user", first, count)
     no_user = ~pc.fill_null(pc.greater(pc.binary_length(who), 0), False).to_numpy(zero_copy_only=False)
+    if what is None:
+        parsed = _all_bad("bad_text" if contents else "missing_text", first, count)
+        parsed.bad_users = _values(who, ~no_user & ~_not_utf8(who))
+        return parsed
     no_text = pc.is_null(what).to_numpy(zero_copy_only=False)
     tokens = not pa.types.is_large_binary(what.type)
-    broken = _not_utf8(who) | (_holes(what, _not_utf8(what.flatten())) if tokens else _not_utf8(what))
+    bad_name = _not_utf8(who)
+    broken = bad_name | (_holes(what, _not_utf8(what.flatten())) if tokens else _not_utf8(what))
     bad_text = np.zeros(count, bool)
     if tokens:  # a list with a null in it is not a text
         bad_text = _holes(what, pc.is_null(what.flatten()).to_numpy(zero_copy_only=False))
@@ -86,7 +92,14 @@ def read_columns(users: list[pa.Array], contents: list[pa.Array], first: int) ->
         unused |= mask
     good = pa.array(np.flatnonzero(~unused))
     block = make_block(who.take(good), what.take(good)) if len(good) else None
-    return Parsed([] if block is None else [block], count, bad)
+    bad_users = _values(who, unused & ~no_user & ~bad_name) if bad else []
+    return Parsed([] if block is None else [block], count, bad, bad_users)
+
+
+def _values(column: pa.Array, marked: Any) -> list[bytes]:
+    """The marked values of a column of bytes."""
+    values: list[bytes] = column.take(pa.array(np.flatnonzero(marked))).to_pylist()
+    return values
 
 
 def _not_utf8(column: pa.Array) -> Any:
@@ -155,7 +168,7 @@ def read_csv(path: str, compression: str, skip_header_lines: int, fields: Fields
     users = [name for name in fields.user if name in columns]
     contents = [name for name in fields.content if name in columns]
     rows = max(lines - skip_header_lines, 1)
-    if quotes % 2 or b"\r" in header or not users or not contents:
+    if quotes % 2 or b"\r" in header or not users:
         reason = "open_quote" if quotes % 2 else "missing_text" if users else "missing_user"
         yield _all_bad(reason, 0, rows)
         return
@@ -166,7 +179,7 @@ def read_csv(path: str, compression: str, skip_header_lines: int, fields: Fields
         for records in _whole_records(file.read):
             parsed = Parsed([], 1, [BadRecord("too_long", row, 0)])
             if records is not None:
-                parsed = _parse_csv(records, columns, [users[0], contents[0]], row)
+                parsed = _parse_csv(records, columns, [users[0], *contents[:1]], row)
             yield parsed
             row += parsed.records
 
@@ -235,11 +248,11 @@ def _parse_csv(records: bytes, columns: list[str], wanted: list[str], first: int
             strings_can_be_null=False,
         ),
     )
-    who, what = (column.combine_chunks() for column in table.columns)
+    who, *what = [column.combine_chunks() for column in table.columns]
     if not plain:
-        who, what = _latin1_bytes(who), _latin1_bytes(what)
-    parsed = read_columns([who], [what], first) if len(who) else Parsed()
-    return Parsed(parsed.blocks, parsed.records + len(bad), parsed.bad + bad)
+        who, *what = map(_latin1_bytes, [who, *what])
+    parsed = read_columns([who], what, first) if len(who) else Parsed()
+    return Parsed(parsed.blocks, parsed.records + len(bad), parsed.bad + bad, parsed.bad_users)
 
 
 def _latin1_bytes(column: pa.Array) -> pa.Array:
@@ -319,7 +332,7 @@ def _length(record: Any, fields: Fields) -> int:
 
 def parse_records(records: list[Any], fields: Fields, first: int) -> Parsed:
     """Documents from mappings, one by one. A record is bad without a user, or if its content is not a text."""
-    users, contents, bad = [], [], []
+    users, contents, bad, bad_users = [], [], [], []
     for row, record in enumerate(records):
         found = record if isinstance(record, dict) else {}
         user = next((found[name] for name in fields.user if found.get(name) is not None), None)
@@ -329,23 +342,19 @@ def parse_records(records: list[Any], fields: Fields, first: int) -> Parsed:
         good = isinstance(content, str)
         if fields.tokens:
             good = isinstance(content, list) and all(isinstance(token, str) for token in content)
+        reason = ""
         if not isinstance(user, str) or not user:
-            bad.append(BadRecord("missing_user" if user in (None, "") else "bad_user", first + row, 0))
+            reason = "missing_user" if user in (None, "") else "bad_user"
         elif not good:
-            bad.append(BadRecord("missing_text" if content is None else "bad_text", first + row, 0))
-        elif not _encodable([user, *(content if isinstance(content, list) else [str(content)])]):
-            bad.append(BadRecord("bad_utf8", first + row, 0))
+            reason = "missing_text" if content is None else "bad_text"
+        elif not utf8_of("".join([user, *(content if isinstance(content, list) else [str(content)])])):
+            reason = "bad_utf8"
         else:
             users.append(user)
             contents.append(content)
+        if reason:
+            bad.append(BadRecord(reason, first + row, 0))
+            bad_users += utf8_of(user) if isinstance(user, str) and user else []
     kind = pa.large_list(pa.large_string()) if fields.tokens else pa.large_string()
     block = make_block(pa.array(users, pa.large_string()), pa.array(contents, kind))
-    return Parsed([] if block is None else [block], len(records), bad)
-
-
-def _encodable(strings: list[str]) -> bool:
-    try:
-        "".join(strings).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return Parsed([] if block is None else [block], len(records), bad, bad_users)

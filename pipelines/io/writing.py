@@ -42,11 +42,13 @@ MANIFEST_VERSION = 1
 class WriteRelease(beam.PTransform):
     """{n: PCollection[GramTable]} in the global window -> files in `directory`, and their manifest.
 
+    Files are written when all tables are there. Tables come after the verdict of the gate: a run that it stops writes
+    nothing.
+
     Args:
         directory: where the files go; it must exist.
         plan: the plan of the release.
         settings: those of the transform that made it, for the manifest.
-        gate: one element. Nothing is written before it is there: a run whose input is refused releases nothing.
         output_format: one of `OUTPUT_FORMATS`.
     """
 
@@ -55,15 +57,14 @@ class WriteRelease(beam.PTransform):
         directory: str,
         plan: ExtractionPlan,
         settings: dict[str, Any],
-        gate: beam.PCollection[int],
         output_format: str = "jsonl",
     ) -> None:
         super().__init__()
-        self._gate = gate
         self._write = _WriteDoFn(_Writer(directory, plan, settings, output_format))
 
     def expand(self, tables: dict[int, beam.PCollection[GramTable]]) -> beam.PCollection[str]:
-        return self._gate | "Files" >> beam.ParDo(self._write, **_sides(tables))
+        start = tables[1].pipeline | "Start" >> beam.Impulse()  # also if nothing was released
+        return start | "Files" >> beam.ParDo(self._write, **_sides(tables))
 
 
 class WriteWindows(beam.PTransform):
@@ -176,7 +177,7 @@ class _WriteDoFn(beam.DoFn):
     def __init__(self, writer: _Writer) -> None:
         self._writer = writer
 
-    def process(self, _gate: int, **tables: GramTable) -> Iterator[str]:
+    def process(self, _start: bytes, **tables: GramTable) -> Iterator[str]:
         yield self._writer.write("", tables, {})
 
 

@@ -4,7 +4,6 @@ import argparse
 import os
 import re
 from collections.abc import Callable
-from typing import Any
 
 import apache_beam as beam
 from apache_beam.io.filesystem import CompressionTypes
@@ -23,6 +22,7 @@ from dpngram.pipelines.io.input_formats import (
 from dpngram.pipelines.io.parsing import Fields
 from dpngram.pipelines.io.reading import ReadDocuments, match_files
 from dpngram.pipelines.launch.flags import Flag, Kind, show_note
+from dpngram.transforms.blocks.documents import DocumentBlock
 from dpngram.transforms.randomness.noise_key import KeyReference
 from dpngram.transforms.whole_files import make_private_directory
 
@@ -41,6 +41,7 @@ __all__ = [
 def input_flags() -> list[Flag]:
     """The flags that say what to read."""
     fields = Fields()
+    share = "largest share of users with bad records; with clearly more, the run fails"
     return [
         Flag("input", "file, pattern or table; may be given several times", Kind.PATH, required=True, several=True),
         Flag(
@@ -53,7 +54,7 @@ def input_flags() -> list[Flag]:
         Flag("tokens_field", "instead of a text: field with a list of tokens"),
         Flag("skip_header_lines", "lines to skip at the head of each file", Kind.WHOLE_NUMBER, default=0),
         Flag("bad_records", "new directory for a list of the records that cannot be used", Kind.PATH, metavar="DIR"),
-        Flag("max_bad_fraction", "largest share of bad records; with more, the run fails", Kind.NUMBER, default=0.01),
+        Flag("max_bad_fraction", share, Kind.NUMBER, default=0.01),
     ]
 
 
@@ -96,7 +97,7 @@ def _format_of_input(patterns: list[str], look: bool, here: bool) -> str:
 
 
 def max_bad_fraction(flags: argparse.Namespace) -> float:
-    """The share of bad records that a run may have; raises ParameterError."""
+    """The share of users with bad records that a run may have; raises ParameterError."""
     return check_number("max_bad_fraction", flags.max_bad_fraction, 0.0, 1.0)
 
 
@@ -124,8 +125,8 @@ def check_input(flags: argparse.Namespace, input_format: InputFormat, *, look: b
 
 def read_documents(
     pipeline: beam.Pipeline, patterns: list[str], input_format: InputFormat, bad_records: str | None
-) -> Any:  # (PCollection[DocumentBlock], PCollection[(int, (int, int))])
-    """Reads the input once: documents, and tallies of records for `CheckRecords`.
+) -> beam.PCollection[DocumentBlock]:
+    """Reads the input once.
 
     Args:
         pipeline: gets the step Read.

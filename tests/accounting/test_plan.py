@@ -4,6 +4,7 @@ import dataclasses
 import json
 from fractions import Fraction
 
+import mpmath
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from helpers.budgets import PAPER, PLUS
@@ -14,8 +15,10 @@ from dpngram.accounting import ExtractionPlan, ParameterError, RoundPlan, gaussi
 def test_known_points():
     plan = plan_extraction(**PAPER)
     assert plan.sigma_star == pytest.approx(1.32790352815356, rel=1e-9)
-    assert all(level.sigma == pytest.approx(3.98371, abs=5e-6) for level in plan.levels)
-    assert plan.level(1).rho == pytest.approx(25.0851, abs=5e-5)
+    assert all(level.sigma == pytest.approx(3.98371 / 0.999**0.5, abs=5e-6) for level in plan.levels)
+    assert plan.level(1).rho == pytest.approx(25.0976, abs=5e-5)
+    assert plan.gate_sigma == pytest.approx(1.32790352815356 * 1000**0.5, rel=1e-9)
+    assert plan.gate_margin == pytest.approx(251.95, abs=5e-3)
     assert [level.rho for level in plan.levels[1:]] == [None] * 8
 
 
@@ -26,7 +29,8 @@ def test_known_points():
 @pytest.mark.parametrize(("epsilon", "delta"), [(1e-3, 0.1), (1, 1e-7), (4, 1e-30), (50, 1e-12)])
 def test_levels_never_spend_more_than_the_budget(schedule, epsilon, delta):
     plan = plan_extraction(epsilon=epsilon, delta=delta, max_n=4, max_contributions=10, policy="paper", **schedule)
-    cost = plan.windows * sum(1 / Fraction(level.sigma) ** 2 for level in plan.levels)
+    queries = [*(level.sigma for level in plan.levels), plan.gate_sigma]
+    cost = plan.windows * sum(1 / Fraction(sigma) ** 2 for sigma in queries)
     allowed = 1 / Fraction(gaussian_sigma(epsilon, delta / 2)) ** 2
     assert cost <= allowed
     assert cost >= allowed * (1 - Fraction(1, 10**9))
@@ -37,15 +41,13 @@ def test_levels_never_spend_more_than_the_budget(schedule, epsilon, delta):
     ("epsilon", "delta", "max_n", "windows"), [(1.0, 1e-7, 6, 1), (4.0, 1e-7, 9, 1), (0.5, 1e-5, 3, 4)]
 )
 def test_dp_accounting_agrees(epsilon, delta, max_n, windows):
-    """The composition of all levels and windows, by a privacy loss distribution instead of our formulas."""
+    """The composition of the gate, all levels and all windows, by a privacy loss distribution, not by our formulas."""
     plan = plan_extraction(
         epsilon=epsilon, delta=delta, max_n=max_n, max_contributions=10, decay=0.9, windows=windows, policy="paper"
     )
     composed = None
-    for level in plan.levels:
-        one = pld.from_gaussian_mechanism(
-            level.sigma, value_discretization_interval=1e-4, log_mass_truncation_bound=-50
-        )
+    for sigma in [plan.gate_sigma, *(level.sigma for level in plan.levels)]:
+        one = pld.from_gaussian_mechanism(sigma, value_discretization_interval=1e-4, log_mass_truncation_bound=-50)
         composed = one if composed is None else composed.compose(one)
     if windows > 1:
         composed = composed.self_compose(windows)
@@ -67,6 +69,9 @@ def test_json_there_and_back():
         ({"delta": 0.9e-7}, "does not give"),
         ({"threshold_delta": 1e-9}, "threshold must be at least"),
         ({"windows": 2}, "does not give"),
+        ({"gate_sigma": 41.0}, "does not give"),
+        ({"gate_sigma": 0.0}, "sigma must be"),
+        ({"gate_sigma": None}, "sigma must be"),
         ({"policy": "none"}, "policy must be one of"),
         ({"surprise": 1}, "'surprise'"),
         ({"levels": []}, "numbered 1, 2"),
@@ -98,6 +103,19 @@ def test_too_little_noise_or_too_low_a_threshold_cannot_be_a_plan():
         dataclasses.replace(plan, levels=(low, *rest))
 
 
+@pytest.mark.parametrize("policy", ["paper", "plus"])
+@pytest.mark.parametrize("windows", [1, 7])
+def test_the_gate_has_a_thousandth_of_the_squared_budget(policy, windows):
+    """The levels pay for it with noise that is 0.05 % larger, and in windows it grows as the noise of levels does."""
+    plan = plan_extraction(epsilon=1, delta=1e-7, max_n=3, max_contributions=10, windows=windows, policy=policy)
+    assert windows * (plan.sigma_star / plan.gate_sigma) ** 2 == pytest.approx(1e-3, rel=1e-9)
+    levels = [level.sigma for level in plan.levels] if policy == "paper" else [plan.level(1).sigma]
+    assert windows * sum((plan.sigma_star / sigma) ** 2 for sigma in levels) == pytest.approx(0.999, rel=1e-9)
+    with pytest.raises(ParameterError, match="does not give"):
+        dataclasses.replace(plan, gate_sigma=plan.gate_sigma * (1 - 1e-6))
+    assert float(mpmath.ncdf(-plan.gate_margin / plan.gate_sigma)) < 1e-9
+
+
 def test_thresholds_follow_the_release():
     plan = plan_extraction(**PAPER)
     assert plan.threshold(1, 0, 0) == plan.level(1).rho
@@ -106,8 +124,6 @@ def test_thresholds_follow_the_release():
 
 def test_plus_thresholds_of_level_1_against_mpmath():
     """rho_{1,r} = max over t of sqrt(a_r/t) + sigma * isf(1 - (1 - d_r)^(1/t)), with d_r = 0.05 delta a_r."""
-    import mpmath
-
     plan = plan_extraction(**PLUS)
     with mpmath.workdps(40):
         sigma = mpmath.mpf(plan.level(1).sigma)
@@ -131,6 +147,9 @@ def test_dp_accounting_agrees_with_plus(epsilon, delta, windows):
     plan = plan_extraction(epsilon=epsilon, delta=delta, max_n=5, max_contributions=10, windows=windows, policy="plus")
     one = pld.from_gaussian_mechanism(
         plan.level(1).sigma, value_discretization_interval=1e-4, log_mass_truncation_bound=-50
+    )
+    one = one.compose(
+        pld.from_gaussian_mechanism(plan.gate_sigma, value_discretization_interval=1e-4, log_mass_truncation_bound=-50)
     )
     composed = one if windows == 1 else one.self_compose(windows)
     noise_delta = delta - windows * plan.threshold_delta

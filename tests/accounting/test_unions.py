@@ -26,7 +26,8 @@ def spent(plan):
     """Both directions of the theorem, from the thresholds and noise alone: (delta, probability of a lone gram)."""
     with mpmath.workdps(40):
         epsilon = mpmath.mpf(plan.epsilon)
-        mu = mpmath.sqrt(sum(1 / mpmath.mpf(query.sigma) ** 2 for query in plan.queries))
+        sigmas = [plan.gate_sigma, *(query.sigma for query in plan.queries)]
+        mu = mpmath.sqrt(sum(1 / mpmath.mpf(sigma) ** 2 for sigma in sigmas))
 
         def gaussian(e):
             return mpmath.ncdf(-e / mu + mu / 2) - mpmath.exp(e) * mpmath.ncdf(-e / mu - mu / 2)
@@ -97,13 +98,16 @@ def test_bad_queries_are_refused(change, message):
 
 
 def test_bad_plans_are_refused():
-    (query,) = plan_union_single(epsilon=1, delta=1e-7, n=4, max_contributions=10).queries
+    plan = plan_union_single(epsilon=1, delta=1e-7, n=4, max_contributions=10)
+    (query,), gate = plan.queries, plan.gate_sigma
     with pytest.raises(ParameterError, match="no length in two"):
-        UnionPlan(epsilon=1, delta=1e-7, queries=(query, query))
+        UnionPlan(epsilon=1, delta=1e-7, queries=(query, query), gate_sigma=gate)
     with pytest.raises(ParameterError, match="at least one"):
-        UnionPlan(epsilon=1, delta=1e-7, queries=())
+        UnionPlan(epsilon=1, delta=1e-7, queries=(), gate_sigma=gate)
     with pytest.raises(ParameterError, match="does not give"):
-        UnionPlan(epsilon=0.9, delta=1e-7, queries=(query,))
+        UnionPlan(epsilon=0.9, delta=1e-7, queries=(query,), gate_sigma=gate)
+    with pytest.raises(ParameterError, match="does not give"):
+        dataclasses.replace(plan, gate_sigma=gate * 0.999)
     with pytest.raises(ParameterError, match="max_contributions must be"):
         plan_union_all(epsilon=1, delta=1e-7, max_n=6, max_contributions=10**6)
     assert isinstance(query, UnionQuery)

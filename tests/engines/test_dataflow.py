@@ -127,8 +127,8 @@ def test_the_jobs_are_whole(batch, streaming):
     names = {step.unique_name for step in batch.proto_pipeline.components.transforms.values()}
     for n in range(2, PLAN.max_n + 1):
         assert f"ExtractNgrams/Level{n}/ValidityFilter/Prune" in names
-    assert {"Read/Parse", "CheckRecords/Check", "Write/Files", "ExtractNgrams/Level9/Checkpoint"} <= names
-    assert "CleanUp/Delete" in names
+    assert {"Read/Parse", "Write/Files", "ExtractNgrams/Level9/Checkpoint", "CleanUp/Delete"} <= names
+    assert "ExtractNgrams/BindRelease/Decide" in names
     names = {step.unique_name for step in streaming.proto_pipeline.components.transforms.values()}
     assert {"ExtractNgrams/Level9/AddSpuriousGrams/Complete", "ExtractNgrams/Rows"} <= names
     unbounded = {"batch": set(), "streaming": set()}

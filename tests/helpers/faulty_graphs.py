@@ -40,7 +40,8 @@ def batch(pipeline, directory, policy, _monkeypatch):
     for part in range(3):
         (directory / f"in{part}.jsonl").write_bytes(jsonl(CORPUS[part::3]) + b"no json\n" * part)
     plan = make_plan(policy)
-    extract = ExtractLevels(plan, noise_key=key_in(directory), shards=3, checkpoints=str(directory / "out.checkpoints"))
+    rounds = str(directory / "out.checkpoints")
+    extract = ExtractLevels(plan, noise_key=key_in(directory), shards=3, checkpoints=rounds, max_bad_fraction=0.1)
     extract_files(
         pipeline,
         [str(directory / "in*.jsonl")],
@@ -50,7 +51,6 @@ def batch(pipeline, directory, policy, _monkeypatch):
         extract,
         checkpoints=str(directory / "out.checkpoints"),
         bad_records=str(directory / "bad"),
-        max_bad_fraction=0.1,
     )
 
 
@@ -88,11 +88,12 @@ def compared(pipeline, directory, _policy, _monkeypatch):
         noise_key=key_in(directory),
         shards=2,
         max_user_tokens=60,
+        max_bad_fraction=0.1,
         anonymity=[5],
         followed=range(len(comparison.systems)),
     )
-    documents, tallies = read_documents(pipeline, [str(directory / "in.jsonl")], InputFormat(name="jsonl"), None)
-    compare_files(documents, tallies, str(directory / "out"), comparison, systems, [5])
+    documents = read_documents(pipeline, [str(directory / "in.jsonl")], InputFormat(name="jsonl"), None)
+    compare_files(documents, str(directory / "out"), comparison, systems, [5])
 
 
 def of_tables(pipeline, directory, policy, monkeypatch):
@@ -118,7 +119,7 @@ def of_tables(pipeline, directory, policy, monkeypatch):
     monkeypatch.setattr(beam.io, "ReadFromBigQuery", Read, raising=False)
     monkeypatch.setattr(beam.io, "WriteToBigQuery", Write, raising=False)
     plan = make_plan(policy)
-    extract = ExtractLevels(plan, noise_key=key_in(directory), shards=2)
+    extract = ExtractLevels(plan, noise_key=key_in(directory), shards=2, max_bad_fraction=0.1)
     extract_files(
         pipeline,
         ["project-x:dataset.posts"],
@@ -126,7 +127,6 @@ def of_tables(pipeline, directory, policy, monkeypatch):
         str(directory / "out"),
         plan,
         extract,
-        max_bad_fraction=0.1,
         output_bigquery="project-x:dataset.grams",
     )
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.testing.test_stream import TestStream
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, Repeatedly
-from apache_beam.transforms.window import FixedWindows, Sessions, SlidingWindows, TimestampedValue
+from apache_beam.transforms.window import FixedWindows, GlobalWindow, Sessions, SlidingWindows, TimestampedValue
 from helpers.canaries import CANARIES
 from helpers.keys import write_key
 
@@ -31,6 +31,7 @@ from dpngram.transforms.blocks.documents import DocumentBlock
 from dpngram.transforms.blocks.grams import empty_table
 from dpngram.transforms.blocks.parts import ReleasedPart
 from dpngram.transforms.checkpoints import _LoadDoFn
+from dpngram.transforms.decide_release import _DecideDoFn, make_gate
 from dpngram.transforms.policies import make_rounds
 from dpngram.transforms.randomness import noise_key
 from dpngram.transforms.randomness.draws import binomial
@@ -217,6 +218,12 @@ def plus_without_budget():
     make_rounds(PLAN)[1][0].allow(block)
 
 
+def stopped():
+    gate = _DecideDoFn(SOURCE.randomness, make_gate(PLAN, 0.25))
+    gate._source = SOURCE
+    list(gate.process(bytes(16) + np.array([10**6, 10**6, 0]).tobytes(), GlobalWindow()))
+
+
 def unlike(change):
     stored = json.loads(PLAN.to_json())
     change(stored)
@@ -306,7 +313,8 @@ SITES = {
     "no files": lambda t, m: input_flags._input_bytes([str(t / "*.none")]),
     "a directory with files": lambda t, m: (text_file(t), input_flags.new_directory("bad_records", str(t))),
     "a directory that is a file": lambda t, m: input_flags.new_directory("bad_records", text_file(t)),
-    "too many bad records": lambda t, m: list(reading._check_records((0, (9, 5)), 0.0)),
+    "too many bad records": lambda t, m: stopped(),
+    "a gate in windows": lambda t, m: windowed(beam.WindowInto(FixedWindows(5)), max_bad_fraction=0.5),
     "a file that is gone": lambda t, m: damage(t),
     "no table": lambda t, m: bigquery.check_table("input", "no table"),
     "no flag": lambda t, m: beam_options(["--no_such_flag"]),

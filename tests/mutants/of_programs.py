@@ -134,18 +134,6 @@ PROGRAMS = (
         tests=("tests/pipelines/io/test_output_directory.py::test_all_notes_have_one_size",),
     ),
     Mutant(
-        name="checkpoints_before_the_gate",
-        why="A run that is refused for its bad records has written what it would have released.",
-        edits=(Edit("transforms/checkpoints.py", "        if gate is not None:\n", "        if gate is not False:\n"),),
-        tests=("tests/transforms/test_checkpoints.py::test_no_checkpoint_before_the_gate",),
-    ),
-    Mutant(
-        name="checkpoints_beside_the_gate",
-        why="The program's checkpoints do not wait for its gate: those of a run that is refused can be read meanwhile.",
-        edits=(Edit("pipelines/extract.py", ">> extract.behind(gate)", ">> extract"),),
-        tests=("tests/transforms/test_checkpoints.py::test_a_run_that_is_refused_never_writes_one",),
-    ),
-    Mutant(
         name="checkpoints_that_all_can_read",
         why="Everybody who has an account on the machine can read released sets before there is a release.",
         edits=(

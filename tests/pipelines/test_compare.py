@@ -148,7 +148,7 @@ def test_output_must_be_empty(compared_file, tmp_path, capsys):
 
 
 def test_a_run_that_fails_leaves_no_result(tmp_path, capsys):
-    (tmp_path / "in.jsonl").write_text('{"user": "a", "text": "x"}\nbroken\n')
+    (tmp_path / "in.jsonl").write_text('{"user": "a", "text": "x"}\n' + "broken\n" * 1000)
     assert compare(tmp_path / "out", "--input", tmp_path / "in.jsonl", "--systems", "dpne,dpsu_all") == 1
     assert "max_bad_fraction must be at least" in capsys.readouterr().err
     assert not list((tmp_path / "out").iterdir())

@@ -71,26 +71,6 @@ def test_checkpoints_of_another_run_stop_it(tmp_path, changed, monkeypatch, caps
     assert not (out / "manifest.json").exists()
 
 
-def embedded(directory, key, gate=None):
-    """A graph of somebody else's, whose gate lets a run go on or not."""
-    plan = plan_extraction(epsilon=20, delta=0.1, max_n=3, max_contributions=12, eta=0.1)
-    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
-        documents = pipeline | beam.Create([(row["user"], row["text"]) for row in GOOD])
-        extract = ExtractLevels(plan, noise_key=str(key), checkpoints=str(directory))
-        if gate is not None:
-            extract = extract.behind(pipeline | "Gate" >> beam.Create(gate, reshuffle=False).with_output_types(int))
-        documents | extract
-
-
-@pytest.mark.parametrize(("gate", "written"), [(None, True), ([0], True), ([], False)])
-def test_no_checkpoint_before_the_gate(tmp_path, gate, written):
-    (tmp_path / "noise.key").write_bytes(b"k" * 32)
-    (tmp_path / "noise.key").chmod(0o600)
-    embedded(tmp_path / "kept", tmp_path / "noise.key", gate)
-    assert len(checkpoints.find_checkpoints(str(tmp_path / "kept"))) >= (5 if written else 0)
-    assert (tmp_path / "kept").exists() == written
-
-
 def test_a_run_that_is_refused_never_writes_one(tmp_path, monkeypatch):
     """Not even for a moment: too many bad records, and the step that writes checkpoints has not begun."""
     (tmp_path / "in.jsonl").write_bytes(body(GOOD) + b"no json\n" * 300)

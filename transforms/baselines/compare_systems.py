@@ -18,6 +18,7 @@ from dpngram.transforms.blocks.grams import GramTable
 from dpngram.transforms.blocks.levels import Level
 from dpngram.transforms.blocks.users import UserBlock
 from dpngram.transforms.context import ReleaseContext, histogram_shards
+from dpngram.transforms.decide_release import DecideRelease, make_gate
 from dpngram.transforms.decode_grams import decode_levels
 from dpngram.transforms.document_form import DocumentForm
 from dpngram.transforms.extract import chain_levels
@@ -49,11 +50,13 @@ class CompareSystems(beam.PTransform):
         anonymity: with a sequence of K, also counts exactly: NOT private. None: the graph has no such step.
         followed: the runs whose grams are looked for among the exact ones.
         max_user_tokens: users with more tokens than this are left out whole.
+        max_bad_fraction: as for `ExtractLevels`; one verdict for all runs.
         tokenizer, sentences, noise_key, key_records, release, user_per_document, shards: as for `ExtractLevels`.
 
     Privacy: each run is private by its plan, as if it were alone: users, clipping draws and noise of a run are named by
     a key derived from its label. All of them together cost the *sum* of their budgets (basic composition). The
-    tally ("released", run, n, 0) is the size of S_n, a function of the release.
+    tally ("released", run, n, 0) is the size of S_n, a function of the release. The verdict of the gate is part of the
+    first run, whose plan pays for it.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class CompareSystems(beam.PTransform):
         user_per_document: bool = False,
         shards: int = 32,
         max_user_tokens: int | None = None,
+        max_bad_fraction: float = 1.0,
         anonymity: Sequence[int] | None = None,
         followed: Sequence[int] = (),
     ) -> None:
@@ -79,6 +83,7 @@ class CompareSystems(beam.PTransform):
             check_choice("pruning", run.pruning, PRUNINGS)
             if isinstance(run.plan, ExtractionPlan):
                 make_rounds(run.plan, run.pruning)
+        self._gate = make_gate(self._runs[0].plan, max_bad_fraction)
         self._form = DocumentForm(user_per_document=user_per_document)
         self._tokenizer = choose_tokenizer(tokenizer, sentences, self._form)
         check_key(noise_key, key_records)  # an error here rather than when the graph is built
@@ -96,6 +101,7 @@ class CompareSystems(beam.PTransform):
             "tokenizer": self._tokenizer.spec,
             "user_per_document": self._form.user_per_document,
             "max_user_tokens": self._max_user_tokens,
+            "max_bad_fraction": 1.0 if self._gate is None else self._gate.max_bad_fraction,
         }
 
     def expand(self, documents: beam.PCollection[Any]) -> Any:  # (PCollection[Tally], PCollection[Tally] | None)
@@ -114,15 +120,17 @@ class CompareSystems(beam.PTransform):
         everybody = users
         if self._max_user_tokens is not None:
             users = users | "LimitUsers" >> beam.FlatMap(_limit_users, self._max_user_tokens)
-        content = users | "Fingerprint" >> FingerprintUsers()  # fingerprint
-
-        sizes, released = [], []  # tallies of each release; ((run, n), grams) of those that are followed
         randomness = [
             Randomness(
                 key, f"{self._release}/{run.label}", application, settings_digest([self.settings(), *_settings(run)])
             )
             for run in self._runs
         ]
+        content = everybody | "Fingerprint" >> FingerprintUsers()  # fingerprint and counts
+        if self._gate is not None:
+            content = content | "Decide" >> DecideRelease(randomness[0], self._gate)  # the same, or the run fails
+
+        sizes, released = [], []  # tallies of each release; ((run, n), grams) of those that are followed
         unions = {
             number: UnionRun(run.plan, randomness[number])
             for number, run in enumerate(self._runs)
@@ -209,7 +217,7 @@ class _DigestDoFn(KeyedDoFn):
 
 
 class _BindDoFn(beam.DoFn):
-    """The fingerprint of the content -> (place, binding) for each of the runs; see `BindRelease`."""
+    """The content -> (place, binding) for each of the runs; see `BindRelease`."""
 
     def __init__(self, runs: dict[int, Randomness]) -> None:
         self._runs = runs
@@ -219,7 +227,7 @@ class _BindDoFn(beam.DoFn):
 
     def process(self, content: bytes, window: Any = beam.DoFn.WindowParam) -> Iterator[tuple[int, bytes]]:
         for place, source in self._sources.items():
-            yield place, source.bind(window_name(window), content)
+            yield place, source.bind(window_name(window), content[:16])
 
 
 def _limit_users(block: UserBlock, most: int) -> Iterator[UserBlock]:

@@ -14,7 +14,7 @@ __all__ = ["PostBlock", "concatenate_posts", "narrow", "spans", "split_posts"]
 @register_block
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PostBlock(Block):
-    """Posts with at least one token each."""
+    """Posts with at least one token each; and whose records were bad, see `DocumentBlock`."""
 
     user: Array  # (posts, 2) uint64: keyed digest of the user id
     lengths: Array  # int32: tokens per post
@@ -24,6 +24,8 @@ class PostBlock(Block):
     key_check: int  # which key made the digests
     # (posts, 2) uint64: keyed digest of the tokens; empty where `user` is that digest
     sequence: Array = empty_column(np.uint64, shape=(0, 2))
+    bad: Array = empty_column(np.uint64, shape=(0, 2))  # (users, 2) uint64: keyed digests of users with a bad record
+    unnamed_bad: int = 0  # bad records without a user
 
     def __len__(self) -> int:
         return len(self.user)
@@ -36,6 +38,8 @@ class PostBlock(Block):
 
 def split_posts(block: PostBlock, shards: int) -> Iterator[tuple[int, PostBlock]]:
     """Cuts a block by user, so that all posts of a user go to one shard, with the dictionary each part needs.
+
+    A user's bad records go to the same shard. Those without a user go to the first.
 
     Three posts, "a b", "c" and "b", of the users 4, 7 and 4: even users go to shard 0.
 
@@ -53,8 +57,11 @@ def split_posts(block: PostBlock, shards: int) -> Iterator[tuple[int, PostBlock]
     begins = np.cumsum(block.lengths, dtype=np.int64) - block.lengths
     vocabulary = block.vocabulary
     used = np.empty(len(vocabulary), np.int32)
+    bad_shard = block.bad[:, 0] % np.uint64(shards)
     for number, (start, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
-        if start == end:
+        bad = block.bad[bad_shard == number] if len(bad_shard) else block.bad
+        unnamed_bad = 0 if number else block.unnamed_bad
+        if start == end and not len(bad) and not unnamed_bad:
             continue
         rows = order[start:end]
         ids = np.take(block.ids, spans(begins[rows], block.lengths[rows]))
@@ -71,6 +78,8 @@ def split_posts(block: PostBlock, shards: int) -> Iterator[tuple[int, PostBlock]
                 token_lengths=narrow(np.diff(offsets)),
                 token_bytes=data,
                 key_check=block.key_check,
+                bad=bad,
+                unnamed_bad=unnamed_bad,
             ),
         )
 
@@ -89,6 +98,8 @@ def concatenate_posts(blocks: Sequence[PostBlock]) -> PostBlock:
         token_lengths=narrow(np.diff(offsets)),
         token_bytes=data,
         key_check=blocks[0].key_check,
+        bad=np.concatenate([block.bad for block in blocks]),
+        unnamed_bad=sum(block.unnamed_bad for block in blocks),
     )
 
 

@@ -50,10 +50,13 @@ class UserBlock(Users):
     """The users of one shard with their tokens. It is made once, and the whole release depends on its content."""
 
     ids: Array  # per position, the token as a row of the dictionary; one past its end where a post ends
-    fingerprint: Array  # (2,) uint64: the sum over posts of a PRF of (user, tokens), mod 2^128
+    fingerprint: Array  # (2,) uint64: the sum over posts of a PRF of (user, tokens), and over bad records; mod 2^128
     digests: Array  # (dictionary, 2) uint64: keyed digest of the token
     token_offsets: Array  # int64, dictionary + 1
     token_bytes: Array  # uint8
+    # (3,) int64, for the gate: users with a post or a bad record, those with a bad record, bad records without a user.
+    # A user who has nothing but bad records is counted here and is nowhere else in the block.
+    counts: Array = empty_column(np.int64, shape=(3,))
 
     def occupied(self) -> Array:
         occupied: Array = self.ids != len(self.digests)

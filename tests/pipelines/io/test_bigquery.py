@@ -37,7 +37,7 @@ def test_bigquery_with_stand_ins(corpus, key, tmp_path, monkeypatch):
 
     monkeypatch.setattr(beam.io, "ReadFromBigQuery", Read, raising=False)
     monkeypatch.setattr(beam.io, "WriteToBigQuery", Write, raising=False)
-    (tmp_path / "in.jsonl").write_bytes(jsonl(corpus))
+    (tmp_path / "in.jsonl").write_bytes(jsonl(corpus) + b"null\n")
     assert extract(tmp_path / "files", "--input", tmp_path / "in.jsonl", "--noise_key", key) == 0
     flags = ["--input_format", "bigquery", "--input", "project-x:dataset.posts", "--noise_key", key]
     flags += ["--output_bigquery", "project-x:dataset.grams"]

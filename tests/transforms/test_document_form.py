@@ -1,5 +1,6 @@
 """Documents of a host's graph: which can be used, and what becomes of the others."""
 
+import apache_beam as beam
 import numpy as np
 import pytest
 
@@ -14,7 +15,30 @@ def test_surrogates_and_other_text_that_is_no_text():
         [("u", "lone \ud800 surrogate"), ("\udfff", "text"), ("u", ["a", "\ud800"]), ("u", "fine")], DocumentForm()
     )
     assert bad == 3
-    assert len(blocks) == 1
+    good, told = blocks
+    assert good.users.to_pylist() == [b"u"]
+    assert (told.bad_users.to_pylist(), told.unnamed_bad, len(told.offsets)) == ([b"u"], 1, 1)
+
+
+def test_whose_a_bad_document_is():
+    """The user is told where a document has one that can be used; others are counted."""
+    row = beam.Row(author=7, body=None)
+    documents = [
+        {"author": "d", "body": 5},
+        {"author": "e"},
+        {"body": "x"},
+        row,
+        ("t", b"x"),
+        ("t", 1, 2),
+        {"author": ""},
+    ]
+    form = DocumentForm(user_field="author", text_field="body")
+    (told,), bad = collect_documents([*documents, None], form)
+    assert bad == 8
+    assert told.bad_users.to_pylist() == [b"7", b"d", b"e", b"t"]
+    assert told.unnamed_bad == 4
+    (told,), _ = collect_documents([{"author": "d"}, 5], DocumentForm(user_field="author", user_per_document=True))
+    assert (told.bad_users, told.unnamed_bad) == (None, 2)
 
 
 def test_what_is_no_document():

@@ -185,6 +185,9 @@ def test_a_message_is_found_again(one):
 
 def test_a_number_is_a_number():
     """Where a number should be, no text is taken over."""
+    text = sentence(Message.LEVEL_TOO_LARGE)
+    assert Message.LEVEL_TOO_LARGE.find(text) is not None
+    assert Message.LEVEL_TOO_LARGE.find(text.replace("1,234,567", "alice").replace("1234567", "alice")) is None
     text = sentence(Message.TOO_MANY_BAD_RECORDS)
-    assert Message.TOO_MANY_BAD_RECORDS.find(text.replace("1,234,567", "alice")) is None
+    assert Message.TOO_MANY_BAD_RECORDS.find(text) is not None
     assert Message.TOO_MANY_BAD_RECORDS.find(text.replace("0.01", "0.01 and alice")) is None

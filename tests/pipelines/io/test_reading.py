@@ -1,6 +1,7 @@
 """The same corpus in every format, in and out."""
 
 import bz2
+import collections
 import csv
 import gzip
 import io
@@ -15,7 +16,9 @@ from helpers.runs import extract, files, jsonl, notes_of
 
 from dpngram.pipelines.io import reading
 from dpngram.pipelines.io.lines import ByteRange
+from dpngram.pipelines.io.parsing import Fields
 from dpngram.pipelines.io.reading import InputFormat
+from dpngram.pipelines.io.tables import parse_records
 
 
 def delimited(rows, delimiter):
@@ -109,3 +112,85 @@ def test_a_file_that_several_patterns_name_is_read_once(tmp_path):
     (tmp_path / "link.txt").symlink_to(tmp_path / "a.txt")
     found = reading.match_files([str(tmp_path / "*.txt"), str(tmp_path / "a.txt"), f"{tmp_path}/./b*"])
     assert sorted(found.values()) == [4, 4]
+
+
+# In each format: what is read, whose records are bad, and how many bad records are without a user.
+WHOSE = {
+    "jsonl": (
+        [
+            *(
+                b'{"user": "a", "text": 5}',
+                b'{"user": "a"}',
+                b'{"user": 7, "text": null}',
+                b'{"user": "g", "text": "x"}',
+            ),
+            *(b'{"user": "b", "text": "\\ud800"}', b'{"user": "c", "text": "x", "n": "\\ud800"}', b"[1]", b"no json"),
+            *(b'{"user": "", "text": "x"}', b'{"user": 1.5, "text": "x"}', b'{"user": "\\ud800", "text": "x"}'),
+            *(
+                b'{"user": "a", "user": "b", "text": 1}',
+                b'{"user": "a", "text": "\xff"}',
+                b'{"user": 99999999999999999999}',
+            ),
+        ],
+        {b"a": 2, b"7": 1, b"b": 1, b"c": 1},
+        8,
+    ),
+    "tsv": (
+        [b"text\tuser", b"x\tg", b"\xff\ta", b"x\0\ta", b"\xff\tb", b"x\t\xff", b"x\tc\tmore", b"x", b"x\t", b"x\td\0"],
+        {b"a": 2, b"b": 1},
+        5,
+    ),
+    "csv": (
+        [b"user,text", b"g,x", b"a,\xff", b"a,\xfe", b"\xff,x", b",x", b"a,b,c", b"one"],
+        {b"a": 2},
+        4,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WHOSE)
+def test_whose_records_are_bad(tmp_path, name):
+    """For the gate a user counts once: the user of a bad record must be told wherever it can be read."""
+    lines, named, unnamed = WHOSE[name]
+    (tmp_path / "in").write_bytes(b"\n".join(lines) + b"\n")
+    parts = read(tmp_path / "in", name)
+    assert collections.Counter(user for part in parts for user in part.bad_users) == named
+    told = [block for part in parts for block in part.all_blocks() if len(block.offsets) == 1]
+    assert sum(block.unnamed_bad for block in told) == unnamed
+    assert {user for block in told for user in block.bad_users.to_pylist()} == set(named)
+    assert sum(len(part.bad) for part in parts) == sum(named.values()) + unnamed
+
+
+def test_whose_records_are_bad_in_columns(tmp_path):
+    """Rows without a text, and whole files whose column of texts is missing or has no texts; the same in Avro."""
+    columns = {
+        "null.parquet": (
+            {"user": ["a", None, "", "b", "a", "g"], "text": [None, "x", None, None, None, "x"]},
+            "aab",
+            2,
+        ),
+        "numbers.parquet": ({"user": ["a", "a", None], "text": [1, 2, 3]}, "aa", 1),
+        "none.parquet": ({"user": [1, 1, 2], "body": ["x"] * 3}, "112", 0),
+        "floats.parquet": ({"user": [1.5, 2.5], "text": ["x", "y"]}, "", 2),
+        "nobody.parquet": ({"name": ["a", "b"], "text": ["x", "y"]}, "", 2),
+    }
+    for name, (table, named, unnamed) in columns.items():
+        pq.write_table(pa.table(table), tmp_path / name)
+        parts = read(tmp_path / name, "parquet")
+        assert sorted(user.decode() for part in parts for user in part.bad_users) == sorted(named), name
+        assert sum(record.rows for part in parts for record in part.bad) == len(named) + unnamed, name
+    rows = [{"user": "a"}, {"user": "a", "text": 5}, {"user": 7}, {"text": "x"}, {"user": "\udcff", "text": "x"}, 5]
+    parsed = parse_records([*rows, {"user": "g", "text": "x"}, {"user": "b", "text": "\udcff"}], Fields(), 0)
+    assert sorted(parsed.bad_users) == [b"7", b"a", b"a", b"b"]
+    assert len(parsed.bad) == 7
+    for name, header in (("csv", b"user,body\n"), ("tsv", b"user\tbody\n")):
+        (tmp_path / "in").write_bytes(header + (b"a,x\nb,y\n,z\n" if name == "csv" else b"a\tx\nb\ty\n\tz\n"))
+        (part,) = read(tmp_path / "in", name)
+        assert (part.bad_users, sum(record.rows for record in part.bad), part.blocks) == ([b"a", b"b"], 3, []), name
+
+
+def test_lines_without_users_count_one_each(tmp_path):
+    """Plain text: a line that cannot be used is a user who is bad, and counts as a record without a user does."""
+    (tmp_path / "in").write_bytes(b"good\n\xff\nx\0y\n\xff\n")
+    (part,) = read(tmp_path / "in", "text")
+    assert (part.bad_users, len(part.bad), part.all_blocks()[-1].unnamed_bad) == ([], 3, 3)

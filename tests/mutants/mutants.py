@@ -1,5 +1,6 @@
 """All seeded mutants. `named` are those that the list of requirements asks for by name; the others are our own."""
 
+from mutants.of_gate import GATE
 from mutants.of_plans import PLANS
 from mutants.of_programs import PROGRAMS
 from mutants.of_randomness import RANDOMNESS
@@ -8,7 +9,7 @@ from mutants.of_users import USERS
 
 __all__ = ["MUTANTS", "NAMED"]
 
-MUTANTS = (*PLANS, *USERS, *RANDOMNESS, *RELEASES, *PROGRAMS)
+MUTANTS = (*PLANS, *USERS, *RANDOMNESS, *RELEASES, *PROGRAMS, *GATE)
 
 # In the order of the requirement.
 NAMED = (

@@ -13,17 +13,11 @@ PLANS = (
         why="Every level gets the noise of a run with one level, and the plan's check agrees: T levels together spend "
         "the square root of T times the budget.",
         edits=(
+            Edit(_PLAN, "    parts = (1.0,) if spec.individual_budgets else shares\n", "    parts = (1.0,)\n"),
             Edit(
                 _PLAN,
-                "        return level_sigmas(sigma_star, (1.0,), windows) * len(shares)\n"
-                "    return level_sigmas(sigma_star, shares, windows)\n",
-                "        return level_sigmas(sigma_star, (1.0,), windows) * len(shares)\n"
-                "    return level_sigmas(sigma_star, (1.0,), windows) * len(shares)\n",
-            ),
-            Edit(
-                _PLAN,
-                "compose_sigmas([min(sigmas)] if spec.individual_budgets else sigmas)",
-                "compose_sigmas([min(sigmas)])",
+                "    levels = [min(sigmas)] if spec.individual_budgets else sigmas\n",
+                "    levels = [min(sigmas)]\n",
             ),
         ),
         tests=(f"{_TESTS}::test_known_points", f"{_TESTS}::test_levels_never_spend_more_than_the_budget"),
@@ -105,7 +99,7 @@ PLANS = (
         why="With windows=W a user is in W releases, but the noise is that of one, and the plan's check agrees.",
         edits=(
             Edit("accounting/schedules.py", "math.sqrt(windows * total / share)", "math.sqrt(total / share)"),
-            Edit(_PLAN, "else sigmas) / math.sqrt(windows)", "else sigmas)"),
+            Edit(_PLAN, "compose_sigmas([*levels, gate]) / math.sqrt(windows)", "compose_sigmas([*levels, gate])"),
         ),
         tests=(f"{_TESTS}::test_levels_never_spend_more_than_the_budget", f"{_TESTS}::test_dp_accounting_agrees"),
     ),

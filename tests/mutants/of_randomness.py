@@ -292,8 +292,8 @@ RANDOMNESS = (
         edits=(
             Edit(
                 "transforms/bind_release.py",
-                '        total = int.from_bytes(accumulator, "little") + int.from_bytes(value, "little")\n',
-                '        total = int.from_bytes(value, "little")\n',
+                'int.from_bytes(accumulator[start:end], "little") + int.from_bytes(value[start:end], "little")\n',
+                'int.from_bytes(value[start:end], "little")\n',
             ),
         ),
         tests=("tests/transforms/test_testing.py::test_it_equals_the_plain_loop[paper]",),

@@ -123,8 +123,8 @@ USERS = (
         edits=(
             Edit(
                 "transforms/document_form.py",
-                "        return user.encode() if isinstance(user, str) else user, text\n",
-                "        return user.lower().encode() if isinstance(user, str) else user, text\n",
+                "    return user.encode() if isinstance(user, str) else user\n",
+                "    return user.lower().encode() if isinstance(user, str) else user\n",
             ),
         ),
         tests=("tests/transforms/test_prepare_posts.py::test_users_are_told_apart_by_their_bytes",),
@@ -136,8 +136,8 @@ USERS = (
         edits=(
             Edit(
                 "transforms/document_form.py",
-                "        if not isinstance(user, (str, bytes)) or (not user and not self.user_per_document):\n",
-                "        if not isinstance(user, (str, bytes)):\n",
+                "    if not isinstance(user, (str, bytes)) or not user:\n",
+                "    if not isinstance(user, (str, bytes)):\n",
             ),
         ),
         tests=("tests/transforms/test_prepare_posts.py::test_documents_that_cannot_be_used_are_left_out",),

@@ -1,5 +1,6 @@
 """`dpngram extract` from files to files."""
 
+import functools
 import gzip
 import hashlib
 import json
@@ -10,11 +11,15 @@ import subprocess
 import sys
 import time
 
+import apache_beam as beam
 import numpy as np
 import pytest
 from helpers.runs import BUDGET, extract, files, small_corpus, write
 
-from dpngram.accounting import ExtractionPlan
+from dpngram.accounting import ExtractionPlan, plan_extraction
+from dpngram.pipelines.extract import extract_files
+from dpngram.pipelines.io.input_formats import InputFormat
+from dpngram.transforms import ExtractLevels
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +40,7 @@ def test_release_and_manifest(corpus, tmp_path, policy):
         "pruning": "both",
         "tokenizer": manifest["settings"]["tokenizer"],
         "user_per_document": False,
+        "max_bad_fraction": 0.01,
     }
     before = 0
     for level in manifest["levels"]:
@@ -176,6 +182,53 @@ def test_a_failed_run_shows_no_traceback_and_no_data(tmp_path, capsys):
     assert "500" not in err
     assert "secret" not in err
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_run_that_the_gate_stops_leaves_nothing(corpus, tmp_path, capsys):
+    """With a key, checkpoints could be there: they are not. A second try has the same verdict, and no other data."""
+    bad = [{"user": f"bad{i}"} for i in range(1000)]
+    flags = ["--input", write(tmp_path / "in.jsonl", [*corpus, *bad]), "--noise_key", tmp_path / "noise.key"]
+    for more in ([], ["--resume"]):
+        assert extract(tmp_path / "out", *flags, *more) == 1
+        assert "max_bad_fraction must be at least the share of users" in capsys.readouterr().err
+        assert not list((tmp_path / "out").iterdir())
+    write(tmp_path / "in.jsonl", [*corpus, *bad[1:]])
+    assert extract(tmp_path / "out", *flags) == 1
+    assert "was already used for this release label" in capsys.readouterr().err
+    assert extract(tmp_path / "out", *flags, "--max_bad_fraction", "1", "--release", "all") == 0
+
+
+def test_one_user_with_250_bad_records_stops_nothing(corpus, tmp_path):
+    """Not even among 200 users, and where not one may be bad; the law of the verdict is tested by itself."""
+    bad = [{"user": "bad", "text": number} for number in range(250)]
+    path = write(tmp_path / "in.jsonl", [*corpus, *bad])
+    assert extract(tmp_path / "out", "--input", path, "--max_bad_fraction", "0") == 0
+    assert json.loads((tmp_path / "out" / "operator.json").read_text())["bad_records"] == {"bad_text": 250}
+
+
+def test_all_that_draws_and_writes_waits_for_the_gate(tmp_path):
+    """In the graph, every step of every level, every checkpoint and the files come after the verdict."""
+    pipeline = beam.Pipeline()
+    plan = plan_extraction(epsilon=4, delta=1e-6, max_n=3, max_contributions=5)
+    more = {"noise_key": str(tmp_path / "key"), "checkpoints": str(tmp_path / "out"), "max_bad_fraction": 0.01}
+    extract_files(pipeline, ["in"], InputFormat(name="jsonl"), str(tmp_path / "out"), plan, ExtractLevels(plan, **more))
+    components = pipeline.to_runner_api().components
+    steps = {name: step for name, step in components.transforms.items() if not step.subtransforms}
+    maker = {output: name for name, step in steps.items() for output in step.outputs.values()}
+
+    @functools.cache
+    def after(name):
+        """The steps that must be done before this one, itself among them."""
+        before = [after(maker[given]) for given in steps[name].inputs.values()]
+        return frozenset({steps[name].unique_name}).union(*before)
+
+    waiting = [
+        name for name, step in steps.items() if "/Level" in step.unique_name or "Write/Files" in step.unique_name
+    ]
+    waiting = [name for name in waiting if not steps[name].unique_name.endswith(("/Impulse", "/Start"))]
+    assert len(waiting) > 50
+    for name in waiting:
+        assert any("BindRelease/Decide" in step for step in after(name)), steps[name].unique_name
 
 
 def test_a_run_that_dies_shows_the_step_and_no_more(corpus, tmp_path, capsys, monkeypatch):

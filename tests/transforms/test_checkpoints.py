@@ -71,6 +71,14 @@ def test_checkpoints_of_another_run_stop_it(tmp_path, changed, monkeypatch, caps
     assert not (out / "manifest.json").exists()
 
 
+def embedded(directory, key):
+    """A graph of somebody else's."""
+    plan = plan_extraction(epsilon=20, delta=0.1, max_n=3, max_contributions=12, eta=0.1)
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        documents = pipeline | beam.Create([(row["user"], row["text"]) for row in GOOD])
+        documents | ExtractLevels(plan, noise_key=str(key), checkpoints=str(directory))
+
+
 def test_a_run_that_is_refused_never_writes_one(tmp_path, monkeypatch):
     """Not even for a moment: too many bad records, and the step that writes checkpoints has not begun."""
     (tmp_path / "in.jsonl").write_bytes(body(GOOD) + b"no json\n" * 300)

@@ -3,6 +3,7 @@
 from dpngram.accounting.explain import explain_plan, guarantee_in_words
 from dpngram.accounting.forecast import plan_document, users_needed
 from dpngram.accounting.gaussian import compose_sigmas, gaussian_delta, gaussian_epsilon, gaussian_sigma
+from dpngram.accounting.numerics import RoundingCost, rounding_cost, switching_bound
 from dpngram.accounting.parameters import ParameterError
 from dpngram.accounting.plan import ExtractionPlan, LevelPlan, RoundPlan, plan_extraction
 from dpngram.accounting.policies import POLICIES, PolicySpec
@@ -21,6 +22,7 @@ __all__ = [
     "ParameterError",
     "PolicySpec",
     "RoundPlan",
+    "RoundingCost",
     "UnionPlan",
     "UnionQuery",
     "compose_sigmas",
@@ -37,6 +39,8 @@ __all__ = [
     "plan_union_all",
     "plan_union_even",
     "plan_union_single",
+    "rounding_cost",
     "spurious_probability",
+    "switching_bound",
     "users_needed",
 ]

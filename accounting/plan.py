@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpngram.accounting.gaussian import compose_sigmas, delta_bound, sigma_for
+from dpngram.accounting.numerics import rounding_cost, touched
 from dpngram.accounting.parameters import (
     MAX_CONTRIBUTIONS,
     MAX_N,
@@ -104,6 +105,8 @@ class ExtractionPlan:
         delta_G(epsilon) + d <= delta         (a user is added)
         delta_G(epsilon + ln(1 - d)) <= delta (a user is removed).
 
+    Both lines are about exact Gaussians. The epsilon and delta in them are what `rounding_cost` leaves of the plan's.
+
     Args:
         policy: a name from `POLICIES`.
         epsilon, delta: the guarantee for one user, over all windows.
@@ -146,8 +149,10 @@ class ExtractionPlan:
         self._check_guarantee()
 
     def _check_guarantee(self) -> None:
+        caps, rounds = zip(*((level.max_contributions, len(level.rounds)) for level in self.levels), strict=True)
+        epsilon, delta = _left_by_rounding(self.epsilon, self.delta, caps, rounds, self.windows, self.spec)
         spent = self.windows * self.threshold_delta
-        if spent >= 1 or delta_needed(self.epsilon, self.sigma_star, spent) > self.delta * (1 + 1e-15):
+        if spent >= 1 or delta_needed(epsilon, self.sigma_star, spent) > delta * (1 + 1e-15):
             raise ParameterError(
                 f"the noise of this plan does not give ({self.epsilon:g}, {self.delta:g})-differential privacy."
             )
@@ -258,13 +263,20 @@ def plan_extraction(
     else:
         level_shares = explicit_shares(max_n, shares)
 
+    rounds = [len(spec.rounds(n)) for n in range(1, max_n + 1)]
+    exact_epsilon, exact_delta = _left_by_rounding(epsilon, delta, caps, rounds, windows, spec)
     # A part of delta pays for the noise, the rest for tokens that only one user has (the paper's theorem).
-    spent = delta * spec.token_share
+    spent = exact_delta * spec.token_share
     threshold_delta = math.nextafter(spent / windows, 0) if windows > 1 else spent
-    sigma_star = max(sigma_for(epsilon, delta - spent), sigma_for(epsilon + math.log1p(-spent), delta))
+    sigma_star = max(
+        sigma_for(exact_epsilon, exact_delta - spent), sigma_for(exact_epsilon + math.log1p(-spent), exact_delta)
+    )
     sigmas, gate_sigma = _divide(sigma_star, level_shares, windows, spec)
     # At an epsilon so small that the bound's own rounding exceeds the slack of the sigmas, a little more noise.
-    while delta_needed(epsilon, _compose(sigmas, gate_sigma, windows, spec), windows * threshold_delta) > delta:
+    while (
+        delta_needed(exact_epsilon, _compose(sigmas, gate_sigma, windows, spec), windows * threshold_delta)
+        > exact_delta
+    ):
         sigma_star *= 1 + 2.0**-20
         sigmas, gate_sigma = _divide(sigma_star, level_shares, windows, spec)
     levels = tuple(
@@ -313,6 +325,14 @@ def _compose(sigmas: Sequence[float], gate: float, windows: int, spec: PolicySpe
 def gate_margin(sigma: float) -> float:
     """The margin of a gate with this noise."""
     return _GATE_DEVIATIONS * sigma
+
+
+def _left_by_rounding(
+    epsilon: float, delta: float, caps: Sequence[int | None], rounds: Sequence[int], windows: int, spec: PolicySpec
+) -> tuple[float, float]:
+    """The (epsilon, delta) that exact Gaussians must have, so that the noise as it is drawn has the plan's."""
+    cells, counts = touched(caps, rounds, windows, individual_budgets=spec.individual_budgets)
+    return rounding_cost(epsilon, delta, cells, counts).left(epsilon, delta)
 
 
 def delta_needed(epsilon: float, sigma: float, spent: float) -> float:

@@ -18,6 +18,8 @@ __all__ = ["RHO_1_SLACK", "expected_spurious", "first_level_threshold", "level_t
 # rho_1 is raised by this relative amount, far above the error of the special functions (about 1e-14)
 # and far below anything a user could notice.
 RHO_1_SLACK = 2.0**-38
+# rho_k is at least -2.33 sigma: noise above a lower one, which is nearly all noise, would not be drawn precisely.
+_MOST_SPURIOUS = 0.99
 
 
 def first_level_threshold(sigma: float, max_contributions: int, delta: float, *, weight: float = 1.0) -> float:
@@ -81,6 +83,7 @@ def expected_spurious(sigma: float, rho: float, valid: int) -> float:
 
 
 def _tail(eta: float, previous: int, valid: int) -> float:
+    eta = min(eta, _MOST_SPURIOUS)
     if valid <= 0:
         return eta
     return eta * min(1.0, previous / valid)

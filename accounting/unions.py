@@ -13,6 +13,7 @@ import dataclasses
 import math
 
 from dpngram.accounting.gaussian import compose_sigmas
+from dpngram.accounting.numerics import rounding_cost
 from dpngram.accounting.parameters import (
     MAX_CONTRIBUTIONS,
     MAX_N,
@@ -85,8 +86,11 @@ class UnionPlan:
         spent = math.fsum(query.threshold_delta for query in self.queries)
         if spent >= 1:
             return 1.0
+        cells = sum(query.max_contributions for query in self.queries) + 1  # and the gate
+        cost = rounding_cost(self.epsilon, self.delta, cells)
         sigma_star = compose_sigmas([*(query.sigma for query in self.queries), self.gate_sigma])
-        return min(1.0, delta_needed(self.epsilon, sigma_star, spent))
+        exact = delta_needed(self.epsilon - cost.epsilon, sigma_star, spent)
+        return min(1.0, exact / (1 - cost.epsilon) + cost.delta)
 
 
 def plan_union_all(*, epsilon: float, delta: float, max_n: int, max_contributions: int) -> UnionPlan:
@@ -136,7 +140,7 @@ def _plan(
 ) -> UnionPlan:
     """One query of equal noise for each entry of `lengths`: the levels of a `paper` plan, all like level 1."""
     check_integer("max_contributions", cap, 1, MAX_CONTRIBUTIONS)
-    basis = plan_extraction(epsilon=epsilon, delta=delta, max_n=len(lengths), max_contributions=1, policy="paper")
+    basis = plan_extraction(epsilon=epsilon, delta=delta, max_n=len(lengths), max_contributions=cap, policy="paper")
     part = basis.threshold_delta
     if len(lengths) > 1 and not as_printed:
         part = math.nextafter(part / len(lengths), 0)

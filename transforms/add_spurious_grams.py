@@ -96,7 +96,8 @@ def complete_level(
     taken = np.concatenate([earlier.keys, *(part.taken for part in parts)])
     is_zero = ~np.isin(zero, taken)
     zero, stratum = zero[is_zero], stratum[is_zero]
-    zero_noisy = cutoffs.noise.zero_cells(draw("zero weights").blocks(zero, 0), cutoffs.floor[stratum])
+    weights = draw("zero weights")
+    zero_noisy = cutoffs.noise.zero_cells(weights.blocks(zero, 0), cutoffs.floor[stratum], weights)
 
     # How many cells of V_k have a noisy weight below 0: where thresholds are chosen from tallies.
     below = np.zeros(len(cutoffs.size), np.int64)

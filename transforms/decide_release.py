@@ -16,7 +16,7 @@ from dpngram.transforms.messages import Message
 from dpngram.transforms.randomness.draws import standard_normal
 from dpngram.transforms.randomness.noise import UNIT
 from dpngram.transforms.randomness.noise_key import Randomness
-from dpngram.transforms.randomness.prf import Bits128
+from dpngram.transforms.randomness.prf import Bits128, Prf
 from dpngram.transforms.windowing import window_name
 
 __all__ = ["DecideRelease", "Gate", "TooManyBadRecords", "make_gate"]
@@ -59,10 +59,10 @@ class Gate:
         allowed = int(Fraction(self.max_bad_fraction) * UNIT)
         return (bad + unnamed) * UNIT - allowed * (users + unnamed)
 
-    def stops(self, counts: Sequence[int], bits: Bits128) -> bool:
-        """The verdict, from exact counts and 128 keyed bits."""
+    def stops(self, counts: Sequence[int], bits: Bits128, prf: Prf) -> bool:
+        """The verdict, from exact counts and 128 bits of `prf`."""
         step = max(1, int(Fraction(self.sigma) * UNIT / (1 << _GRID_BITS)))
-        noise = math.floor(float(standard_normal(bits)[0]) * (self.sigma * UNIT))
+        noise = math.floor(float(standard_normal(bits, prf)[0]) * (self.sigma * UNIT))
         noisy = (self.excess(counts) + noise) // step
         return noisy > math.ceil(Fraction(self.margin) * UNIT / step)
 
@@ -102,6 +102,6 @@ class _DecideDoFn(KeyedDoFn):
         binding = self._source.bind(window_name(window), content[:16])
         draw = self._source.prf("gate", 0, 0, window_name(window), binding)  # the query before level 1
         counts = np.frombuffer(content, np.int64, offset=16).tolist()
-        if self._gate.stops(counts, draw.encrypt(np.zeros((1, 2), np.uint64))):
+        if self._gate.stops(counts, draw.encrypt(np.zeros((1, 2), np.uint64)), draw):
             raise TooManyBadRecords(Message.TOO_MANY_BAD_RECORDS.format(allowed=self._gate.max_bad_fraction))
         yield content

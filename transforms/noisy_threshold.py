@@ -90,7 +90,7 @@ def threshold_cells(cells: CellBlock, cutoffs: Cutoffs, draw: Draw, zero_cells: 
     bits = prf.encrypt(cells.digests) if cells.has_digests else prf.blocks(cells.keys, 0)
     present = below = np.zeros(0, np.int64)
     if cutoffs.tallied:
-        noisy = noise.noisy(cells.weight, bits)
+        noisy = noise.noisy(cells.weight, bits, prf)
         stratum = cutoffs.strata.of(cells.keys)
         present = np.bincount(stratum, minlength=len(floor))
         below = np.bincount(stratum[noisy < 0], minlength=len(floor))
@@ -100,7 +100,7 @@ def threshold_cells(cells: CellBlock, cutoffs: Cutoffs, draw: Draw, zero_cells: 
         # Most cells are far below the one threshold: compute quantiles only for those that may reach it.
         least = int(floor[0])
         rows = noise.likely(cells.weight, bits, least)
-        noisy = noise.noisy(cells.weight[rows], bits[rows])
+        noisy = noise.noisy(cells.weight[rows], bits[rows], prf)
         rows, noisy = rows[noisy >= least], noisy[noisy >= least]
     reached = cells.take(rows)
     if zero_cells is None:

@@ -10,14 +10,24 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from helpers.budgets import PAPER, PLUS
 
 from dpngram.accounting import ExtractionPlan, ParameterError, RoundPlan, gaussian_sigma, plan_extraction
+from dpngram.accounting.numerics import rounding_cost, touched
+
+
+def exact_budget(plan):
+    """The (epsilon, delta) that is left for exact Gaussians, after the rounding of the noise is paid for."""
+    caps = [level.max_contributions for level in plan.levels]
+    rounds = [len(level.rounds) for level in plan.levels]
+    cells, counts = touched(caps, rounds, plan.windows, individual_budgets=plan.policy == "plus")
+    return rounding_cost(plan.epsilon, plan.delta, cells, counts).left(plan.epsilon, plan.delta)
 
 
 def test_known_points():
     plan = plan_extraction(**PAPER)
-    assert plan.sigma_star == pytest.approx(1.32790352815356, rel=1e-9)
+    assert plan.sigma_star == pytest.approx(1.3279045646, rel=1e-9)
+    assert 1 < plan.sigma_star / 1.32790352815356 < 1 + 1e-6  # without the cost of rounding
     assert all(level.sigma == pytest.approx(3.98371 / 0.999**0.5, abs=5e-6) for level in plan.levels)
     assert plan.level(1).rho == pytest.approx(25.0976, abs=5e-5)
-    assert plan.gate_sigma == pytest.approx(1.32790352815356 * 1000**0.5, rel=1e-9)
+    assert plan.gate_sigma == pytest.approx(plan.sigma_star * 1000**0.5, rel=1e-9)
     assert plan.gate_margin == pytest.approx(251.95, abs=5e-3)
     assert [level.rho for level in plan.levels[1:]] == [None] * 8
 
@@ -31,6 +41,7 @@ def test_levels_never_spend_more_than_the_budget(schedule, epsilon, delta):
     plan = plan_extraction(epsilon=epsilon, delta=delta, max_n=4, max_contributions=10, policy="paper", **schedule)
     queries = [*(level.sigma for level in plan.levels), plan.gate_sigma]
     cost = plan.windows * sum(1 / Fraction(sigma) ** 2 for sigma in queries)
+    epsilon, delta = exact_budget(plan)
     allowed = 1 / Fraction(gaussian_sigma(epsilon, delta / 2)) ** 2
     assert cost <= allowed
     assert cost >= allowed * (1 - Fraction(1, 10**9))
@@ -51,6 +62,7 @@ def test_dp_accounting_agrees(epsilon, delta, max_n, windows):
         composed = one if composed is None else composed.compose(one)
     if windows > 1:
         composed = composed.self_compose(windows)
+    epsilon, delta = exact_budget(plan)
     noise_delta = delta - windows * plan.threshold_delta
     # Connecting the dots converges with the square of the interval, from above.
     assert composed.get_epsilon_for_delta(noise_delta) == pytest.approx(epsilon, abs=1e-6)
@@ -152,6 +164,7 @@ def test_dp_accounting_agrees_with_plus(epsilon, delta, windows):
         pld.from_gaussian_mechanism(plan.gate_sigma, value_discretization_interval=1e-4, log_mass_truncation_bound=-50)
     )
     composed = one if windows == 1 else one.self_compose(windows)
+    epsilon, delta = exact_budget(plan)
     noise_delta = delta - windows * plan.threshold_delta
     assert composed.get_epsilon_for_delta(noise_delta) == pytest.approx(epsilon, abs=1e-6)
 
@@ -210,8 +223,45 @@ def test_numbers_are_kept_as_plain_ones():
 
 
 @pytest.mark.parametrize("policy", ["paper", "plus"])
-@pytest.mark.parametrize(("epsilon", "delta"), [(1e-6, 1e-12), (1e-6, 1e-200), (1e-5, 0.5), (1e4, 1e-200)])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-12), (2, 1e-45), (1, 0.5), (75, 1e-7), (4, 1e-40), (90, 1e-7)])
 @pytest.mark.parametrize("windows", [1, 1_000_000])
 def test_extreme_budgets_have_plans(policy, epsilon, delta, windows):
     plan = plan_extraction(epsilon=epsilon, delta=delta, max_n=64, max_contributions=7, windows=windows, policy=policy)
     assert ExtractionPlan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize("policy", ["paper", "plus"])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epsilon": 200}, "epsilon must be at most 1[0-9][0-9] with delta 1e-07"),
+        ({"epsilon": 1e4, "delta": 1e-200}, "epsilon must be smaller and delta larger"),
+        ({"delta": 1e-60}, "delta must be at least .*e-5[0-9] with epsilon 4"),
+        ({"epsilon": 1e-6}, "epsilon must be at least .* the rounding of the noise costs"),
+        ({"epsilon": 1e-3, "max_contributions": 1_000_000, "max_n": 64, "windows": 1_000_000}, "epsilon must be at le"),
+    ],
+)
+def test_plans_that_the_noise_cannot_honour(policy, change, message):
+    """One line, which names the parameter to change; and no JSON text gets around it."""
+    with pytest.raises(ParameterError, match=message) as caught:
+        plan_extraction(**{**PAPER, "policy": policy, **change})
+    assert "\n" not in str(caught.value)
+    document = json.loads(plan_extraction(**{**PAPER, "policy": policy}).to_json())
+    document |= {name: value for name, value in change.items() if name in ("epsilon", "delta")}
+    if change.keys() <= {"epsilon", "delta"}:
+        with pytest.raises(ParameterError, match=message):
+            ExtractionPlan.from_json(json.dumps(document))
+
+
+@pytest.mark.parametrize("policy", ["paper", "plus"])
+def test_a_plan_that_forgets_its_rounding_is_refused(policy):
+    """Noise for the whole of epsilon and delta, as if draws were exact, is not enough; nor is that of fewer cells."""
+    plan = plan_extraction(**{**PAPER, "policy": policy})
+    factor = plan_extraction(**{**PAPER, "policy": policy, "epsilon": plan.epsilon * (1 + 1e-6)}).sigma_star
+    quieter = [dataclasses.replace(level, sigma=level.sigma * factor / plan.sigma_star) for level in plan.levels]
+    with pytest.raises(ParameterError, match="does not give"):
+        dataclasses.replace(plan, levels=tuple(quieter))
+    if policy == "paper":
+        wider = [dataclasses.replace(level, max_contributions=1_000_000) for level in plan.levels[1:]]
+        with pytest.raises(ParameterError, match="does not give"):
+            dataclasses.replace(plan, levels=(plan.levels[0], *wider))

@@ -73,7 +73,7 @@ def test_who_gives_how_much_to_what():
     assert [(query.lengths, query.max_contributions) for query in even] == [((n,), 10) for n in range(1, 7)]
     (single,) = plan_union_single(epsilon=1, delta=1e-7, n=4, max_contributions=10).queries
     assert single.lengths == (4,)
-    assert single.sigma == together.sigma == pytest.approx(even[0].sigma / 6**0.5)
+    assert single.sigma == pytest.approx(together.sigma) == pytest.approx(even[0].sigma / 6**0.5)
     # One length: the same as a DPNE of one level.
     first = plan_extraction(epsilon=1, delta=1e-7, max_n=1, max_contributions=10, policy="paper").level(1)
     assert (first.sigma, first.rho) == (single.sigma, single.rho)

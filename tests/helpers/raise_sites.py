@@ -282,7 +282,9 @@ SITES = {
     "a vast string": lambda t, m: SOURCE.digest("user").strings(
         np.array([0, 1 << 33]), np.frombuffer(C.encode(), "u1")
     ),
-    "a vast count": lambda t, m: binomial(SOURCE.digest("user").blocks(np.zeros(1, "u8"), 0), 1 << 31, 0.5),
+    "a vast count": lambda t, m: binomial(
+        SOURCE.digest("user").blocks(np.zeros(1, "u8"), 0).repeat(2, axis=1), 1 << 40, 0.5
+    ),
     "vast noise": lambda t, m: Noise(math.inf),
     "a tokenizer of text": lambda t, m: by_text.HuggingFaceTokenizer(text_file(t)),
     "a changed tokenizer": lambda t, m: changed_tokenizer(t),

@@ -78,7 +78,7 @@ class Reference:
             step = max(1, int(Fraction(sigma) * UNIT / 2**14))
             passed = {}
             for gram, exact in weight.items():
-                z = float(standard_normal(words_of(self.draw("noise", k), *name[gram]))[0])
+                z = float(standard_normal(words_of(self.draw("noise", k), *name[gram]), self.draw("noise", k))[0])
                 noisy = (exact + math.floor(z * (sigma * UNIT))) // step
                 if noisy * step >= Fraction(rho) * UNIT:
                     passed[gram] = noisy * (step / UNIT)

@@ -69,7 +69,8 @@ def literal_union(posts, query, source, draw):
     released = {}
     step = max(1, int(Fraction(query.sigma) * UNIT / 2**14))
     for gram, exact in weight.items():
-        z = float(standard_normal(words_of(draw("noise", len(gram)), *name(gram, source)))[0])
+        noise = draw("noise", len(gram))
+        z = float(standard_normal(words_of(noise, *name(gram, source)), noise)[0])
         if (exact + math.floor(z * (query.sigma * UNIT))) // step * step >= Fraction(query.rho) * UNIT:
             released[name(gram, source)] = len(gram)
     return released, weight

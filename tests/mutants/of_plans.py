@@ -40,7 +40,7 @@ PLANS = (
         name="delta_not_halved",
         why="The noise is made for the whole of delta, and the lone tokens spend their part on top of it.",
         edits=(
-            Edit(_PLAN, "max(sigma_for(epsilon, delta - spent), ", "max(sigma_for(epsilon, delta), "),
+            Edit(_PLAN, "sigma_for(exact_epsilon, exact_delta - spent), ", "sigma_for(exact_epsilon, exact_delta), "),
             Edit(_PLAN, "max(delta_bound(epsilon, sigma) + spent, ", "max(delta_bound(epsilon, sigma), "),
         ),
         tests=(f"{_TESTS}::test_known_points", f"{_TESTS}::test_dp_accounting_agrees"),

@@ -389,8 +389,8 @@ RANDOMNESS = (
         edits=(
             Edit(
                 "transforms/randomness/draws.py",
-                "(bits[:, 0] + (bits[:, 1] + 0.5) * 2.0**-64) * 2.0**-64",
-                "((bits[:, 0] >> np.uint64(11)) + 0.5) * 2.0**-53",
+                "    for word in bits.T[::-1]:\n        midpoint = (word + midpoint) * 2.0**-64\n",
+                "    midpoint = ((bits[:, 0] >> np.uint64(11)) + 0.5) * 2.0**-53\n",
             ),
         ),
         tests=("tests/transforms/randomness/test_draws.py::test_uniform_keeps_its_precision_near_zero",),

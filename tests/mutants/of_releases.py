@@ -121,8 +121,8 @@ RELEASES = (
         edits=(
             Edit(
                 "transforms/policies/strata.py",
-                "geometric_ranks(size, chance, prf, stratum)",
-                "geometric_ranks(size - 1, chance, prf, stratum)",
+                "distinct_ranks(size, count, prf, 2 * stratum)",
+                "distinct_ranks(size - 1, min(count, size - 1), prf, 2 * stratum)",
             ),
         ),
         tests=(

@@ -99,7 +99,8 @@ from dpngram.transforms.testing import key_source
 source = key_source(b"a" * 32, {"b": 1, "a": 2}, "r", "A")
 prf = source.prf("noise", 2, 1, b"0:10", source.binding(b"f" * 16))
 words = prf.blocks(np.arange(int(sys.argv[1]), int(sys.argv[2]), dtype=np.uint64), 0)
-sys.stdout.write(words.tobytes().hex() + " " + Noise(3.3).noisy(np.zeros(len(words), np.int64), words).tobytes().hex())
+noisy = Noise(3.3).noisy(np.zeros(len(words), np.int64), words, prf)
+sys.stdout.write(words.tobytes().hex() + " " + noisy.tobytes().hex())
 """
 
 
@@ -108,8 +109,9 @@ def test_workers_agree():
     from dpngram.transforms.randomness.noise import Noise
 
     source = key_source(b"a" * 32, {"a": 2, "b": 1}, "r", "A")
-    words = source.prf("noise", 2, 1, b"0:10", source.binding(b"f" * 16)).blocks(np.arange(4000, dtype=np.uint64), 0)
-    noisy = Noise(3.3).noisy(np.zeros(4000, np.int64), words)
+    prf = source.prf("noise", 2, 1, b"0:10", source.binding(b"f" * 16))
+    words = prf.blocks(np.arange(4000, dtype=np.uint64), 0)
+    noisy = Noise(3.3).noisy(np.zeros(4000, np.int64), words, prf)
     for start, end in ((0, 4000), (2000, 4000)):
         command = [sys.executable, "-c", WORKER, str(start), str(end)]
         out = subprocess.run(command, check=True, capture_output=True, text=True).stdout

@@ -12,6 +12,7 @@ import pytest
 from scipy import special, stats
 
 from dpngram.accounting import plan_extraction
+from dpngram.accounting.numerics import REACH
 from dpngram.transforms.add_spurious_grams import complete_level
 from dpngram.transforms.blocks.cells import CellBlock
 from dpngram.transforms.blocks.columns import split_binary
@@ -104,15 +105,30 @@ def in_our_image(steps, weight, noise):
     """Whether some 128 bits give exactly this step: try those that the inverse names for the middle of the step."""
     middle = (steps.astype(np.float64) + 0.5) * noise.step - weight
     z = middle / (noise.sigma * UNIT)
-    return noise.noisy(np.full(len(steps), weight), words_of_quantile(special.ndtr(-np.abs(z)), z > 0)) == steps
+    words = words_of_quantile(special.ndtr(-np.abs(z)), z > 0)
+    return noise.noisy(np.full(len(steps), weight), words[:, :2], Further(words)) == steps
 
 
 def words_of_quantile(tail, upper):
-    """128 bits whose uniform is `tail`, or its complement."""
-    high = np.floor(tail * 2.0**64)
-    low = np.floor((tail * 2.0**64 - high) * 2.0**64)
-    words = np.stack([high.astype(np.uint64), low.astype(np.uint64)], axis=1)
-    return np.where(upper[:, None], ~words, words)
+    """256 bits, the first 128 of which have the uniform `tail`, or its complement; the others are as in the tail."""
+    words, rest = [], tail
+    for _ in range(4):
+        rest = rest * 2.0**64
+        words.append(np.floor(rest).astype(np.uint64))
+        rest = rest - np.floor(rest)
+    words = np.stack(words, axis=1)
+    words[:, :2] = np.where(upper[:, None], ~words[:, :2], words[:, :2])
+    return words
+
+
+class Further:
+    """In place of a keyed function: gives the further bits of those draws that ask for them."""
+
+    def __init__(self, words):
+        self.words = {tuple(row[:2]): row[2:] for row in words.tolist() if min(row[0], 2**64 - 1 - row[0]) < 2**24}
+
+    def encrypt(self, bits):
+        return np.array([self.words[tuple(row)] for row in bits.tolist()], np.uint64)
 
 
 @pytest.mark.parametrize("sigma", [0.7, 4.03, 37.3, 1000.1])
@@ -126,7 +142,8 @@ def test_the_precision_attack(sigma):
     tries, grams = 4_000, 8
     given = int(UNIT / np.sqrt(grams))
     truth = np.arange(tries) % 2 == 1
-    words = Prf(derive_key(KEY, "attack", str(sigma))).blocks(np.arange(tries * grams, dtype=np.uint64), 0)
+    prf = Prf(derive_key(KEY, "attack", str(sigma)))
+    words = prf.blocks(np.arange(tries * grams, dtype=np.uint64), 0)
     coins = Prf(derive_key(KEY, "coins")).blocks(np.arange(tries, dtype=np.uint64), 0)[:, 0] >> np.uint64(63) == 1
     weight = np.repeat(np.where(truth, given, 0), grams)
 
@@ -140,7 +157,7 @@ def test_the_precision_attack(sigma):
     assert broken > 0.99
 
     noise = Noise(sigma)
-    steps = noise.noisy(weight, words)
+    steps = noise.noisy(weight, words, prf)
     absent, present = in_our_image(steps, 0, noise), in_our_image(steps, given, noise)
     assert absent.all()
     assert present.all()
@@ -150,30 +167,31 @@ def test_the_precision_attack(sigma):
 
 @pytest.mark.parametrize("sigma", SIGMAS[::4])
 def test_both_weights_have_the_same_support(sigma):
-    """Every step from -10 to 10 standard deviations, one by one, can come from a cell with the user and without.
+    """Every step within REACH standard deviations, one by one, can come from a cell with the user and without.
 
-    Beyond them lies a probability of 2^-75. (The tails are drawn to 13.2 standard deviations. From about 12.5 on, steps
-    are finer than 128 bits can tell apart: there, with probability 2^-116, supports do differ.)
+    Beyond them lies a probability of 2^-210, which plans pay for.
     """
     noise = Noise(sigma)
-    steps = np.arange(-10 << 14, (10 << 14) + 1)
+    steps = np.arange(-17 << 14, (17 << 14) + 1)
     for given in (0, 1, UNIT // 3, UNIT):
-        possible = steps[np.abs(steps * noise.step - given) < 10 * sigma * UNIT]
+        possible = steps[np.abs(steps * noise.step - given) < REACH * sigma * UNIT]
         assert in_our_image(possible, given, noise).all()
     # What lies above the floor of zero cells can be reached by spurious grams, and by those that users have.
     least = np.int64(3 << 14)
-    above = steps[steps >= least]
+    above = steps[(steps >= least) & (noise.bound(steps) < REACH)]
     bound = noise.bound(least)
     tail = np.exp(special.log_ndtr(-noise.bound(above + 0.5)) - special.log_ndtr(-bound))
-    assert (noise.zero_cells(words_of_quantile(tail, np.zeros(len(tail), bool)), least) == above).all()
+    words = words_of_quantile(tail, np.zeros(len(tail), bool))
+    assert (noise.zero_cells(words[:, :2], least, Further(words)) == above).all()
 
 
 def test_low_bits_tell_nothing():
     """The last six bits of released steps, with a user's weight and without: uniform both times, by chi-square."""
     noise, draws = Noise(4.03), 10**6
-    words = Prf(derive_key(KEY, "low bits")).blocks(np.arange(2 * draws, dtype=np.uint64), 0)
+    prf = Prf(derive_key(KEY, "low bits"))
+    words = prf.blocks(np.arange(2 * draws, dtype=np.uint64), 0)
     for weight, mine in ((0, words[:draws]), (int(UNIT / 3), words[draws:])):
-        counts = np.bincount(noise.noisy(np.full(draws, weight), mine) & 63, minlength=64)
+        counts = np.bincount(noise.noisy(np.full(draws, weight), mine, prf) & 63, minlength=64)
         assert ((counts - draws / 64) ** 2 / (draws / 64)).sum() < stats.chi2.isf(FLAKE / 2, 63)
 
 
@@ -183,12 +201,12 @@ def histogram(number):
     noise = Noise(float(SIGMAS[number]))
     weight = 0 if number % 2 else int(0.37 * UNIT)
     prf = Prf(derive_key(KEY, "law", number))
-    reach = 14 << 14  # 14 sigma; no draw is further out than 13.2
+    reach = 14 << 14  # 14 sigma; a draw further out has probability 2^-146
     origin = weight // noise.step
     counts = np.zeros(2 * reach, np.int64)
     for start in range(0, DRAWS, CHUNK):
         words = prf.blocks(np.arange(start, min(start + CHUNK, DRAWS), dtype=np.uint64), 0)
-        noisy = noise.noisy(np.full(len(words), weight), words)
+        noisy = noise.noisy(np.full(len(words), weight), words, prf)
         counts += np.bincount(noisy - origin + reach, minlength=2 * reach)
     ends = (np.arange(-reach, reach) + 1 + origin) * noise.step - weight  # exclusive
     return np.cumsum(counts), ends / (noise.sigma * UNIT)
@@ -244,8 +262,9 @@ def test_zero_cells_on_the_grid(bound):
     for number, sigma in enumerate(SIGMAS):
         noise = Noise(float(sigma))
         least = noise.least(bound * float(sigma))
-        words = Prf(derive_key(KEY, "zero", number, str(bound))).blocks(np.arange(draws, dtype=np.uint64), 0)
-        counts = np.bincount(noise.zero_cells(words, np.int64(least)) - least)
+        prf = Prf(derive_key(KEY, "zero", number, str(bound)))
+        words = prf.blocks(np.arange(draws, dtype=np.uint64), 0)
+        counts = np.bincount(noise.zero_cells(words, np.int64(least), prf) - least)
         ends = noise.bound(least + 1 + np.arange(len(counts)))
         above = np.exp(special.log_ndtr(-ends) - special.log_ndtr(-noise.bound(least)))
         seen = np.cumsum(counts)
@@ -259,16 +278,16 @@ def test_zero_cells_on_the_grid(bound):
 def test_the_tests_have_teeth(monkeypatch):
     """A build without the grid, one with a sigma too small by 0.4 %, and one whose tails end at 3.9 sigma all fail."""
 
-    def finer(self, weight, words):
-        noise = np.floor(standard_normal(words) * (self.sigma * UNIT)).astype(np.int64)
+    def finer(self, weight, words, prf):
+        noise = np.floor(standard_normal(words, prf) * (self.sigma * UNIT)).astype(np.int64)
         return (weight + noise) / self.step
 
-    def smaller(self, weight, words):
-        noise = np.floor(standard_normal(words) * (self.sigma * 0.996 * UNIT)).astype(np.int64)
+    def smaller(self, weight, words, prf):
+        noise = np.floor(standard_normal(words, prf) * (self.sigma * 0.996 * UNIT)).astype(np.int64)
         return (weight + noise) // self.step
 
-    def shorter(self, weight, words):
-        z = np.clip(standard_normal(words), -3.9, 3.9)
+    def shorter(self, weight, words, prf):
+        z = np.clip(standard_normal(words, prf), -3.9, 3.9)
         return (weight + np.floor(z * (self.sigma * UNIT)).astype(np.int64)) // self.step
 
     for build, check in (

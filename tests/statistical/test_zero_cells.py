@@ -158,7 +158,7 @@ def test_binomial_law(draws):
     """Thousands of draws for each of several laws: chi-square at 1e-6; and the quantiles, against scipy's."""
     prf = Prf(b"b" * 32)
     for number, (count, chance) in enumerate([(1, 0.5), (7, 0.6), (100, 0.5006), (1000, 0.02), (10**6, 0.51)]):
-        words = prf.blocks(np.arange(draws, dtype=np.uint64), number)
+        words = prf.blocks(np.arange(2 * draws, dtype=np.uint64), number).reshape(-1, 4)
         drawn = np.array([binomial(words[i : i + 1], count, chance) for i in range(len(words))])
         law = stats.binom(count, chance)
         edges = np.unique(law.ppf(np.linspace(0.02, 0.98, 25)))

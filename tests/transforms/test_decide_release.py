@@ -23,6 +23,7 @@ from dpngram.transforms.testing import exact_plan, key_source
 from dpngram.transforms.tokenizers import make_tokenizer
 
 SOURCE = key_source(b"k" * 32)
+PRF = SOURCE.digest("test")
 WORDS = make_tokenizer("words")
 
 
@@ -128,12 +129,12 @@ def test_the_verdict_is_that_of_a_gaussian():
     """
     gate = make_gate(dataclasses.replace(PLANS["plus"], gate_sigma=400.0), 0.5)
     runs = 4_000
-    bits = SOURCE.digest("test").blocks(np.arange(runs, dtype=np.uint64), 1)
+    bits = PRF.blocks(np.arange(runs, dtype=np.uint64), 1)
     for distance in (-2.0, -1.0, -0.5, 0.0, 0.3, 1.0, 1.7, 2.5):
         bad = round(2 * (gate.margin + distance * gate.sigma))  # X is half of them, if all users are bad
         counts = [bad, bad, 0]
         expected = special.ndtr((gate.excess(counts) / UNIT - gate.margin) / gate.sigma)
-        stops = np.mean([gate.stops(counts, bits[run : run + 1]) for run in range(runs)])
+        stops = np.mean([gate.stops(counts, bits[run : run + 1], PRF) for run in range(runs)])
         assert abs(stops - expected) <= 5.5 * np.sqrt(expected * (1 - expected) / runs)
 
 
@@ -142,17 +143,17 @@ def test_noise_alone_does_not_stop_a_clean_run():
     gate = make_gate(PLANS["plus"], 0.0)
     for tail, stops in ((1.0e-9, False), (9.8e-10, True)):
         word = np.uint64(2**64 - 1 - int(tail * 2**64))
-        assert gate.stops([1000, 0, 0], np.array([[word, 0]], np.uint64)) is stops
-    assert not Gate(sigma=2.0**-28, margin=0.0, max_bad_fraction=0.5).stops([2, 1, 0], np.zeros((1, 2), np.uint64))
+        assert gate.stops([1000, 0, 0], np.array([[word, 0]], np.uint64), PRF) is stops
+    assert not Gate(sigma=2.0**-28, margin=0.0, max_bad_fraction=0.5).stops([2, 1, 0], np.zeros((1, 2), np.uint64), PRF)
 
 
 @pytest.mark.parametrize("sigma", [1e-30, 2.0**40, 1e100])
 def test_any_noise_that_a_plan_can_have(sigma):
     gate = Gate(sigma=sigma, margin=6 * sigma, max_bad_fraction=0.01)
     high, low = np.full((1, 2), 2**64 - 1, np.uint64), np.zeros((1, 2), np.uint64)
-    assert gate.stops([1 << 40, 0, 0], high) is (sigma > 1e10)  # 13 standard deviations
-    assert not gate.stops([1 << 40, 0, 0], low)
-    assert gate.stops([1 << 40, 1 << 40, 0], high)
+    assert gate.stops([1 << 40, 0, 0], high, PRF) is (sigma > 1e10)  # 13 standard deviations or more
+    assert not gate.stops([1 << 40, 0, 0], low, PRF)
+    assert gate.stops([1 << 40, 1 << 40, 0], high, PRF)
 
 
 def test_a_fraction_of_one_asks_nothing():

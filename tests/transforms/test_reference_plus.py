@@ -67,13 +67,14 @@ class PlusReference(Reference):
                     scale = math.sqrt(float(allowance[user]) * part.share / float(max(norm, 2**32))) * (1 - 2.0**-40)
                     for gram in open_grams:
                         weight = int(scale * guide.get(gram, 2**16))
+                        weight *= weight >= 2**20
                         histogram[gram] += weight
                         budget[user] -= weight**2
                     assert budget[user] >= 0
                 noisy = {}
                 for gram, weight in histogram.items():
                     if weight:
-                        z = float(standard_normal(words_of(draw("noise"), *name[gram]))[0])
+                        z = float(standard_normal(words_of(draw("noise"), *name[gram]), draw("noise"))[0])
                         noisy[gram] = (weight + math.floor(z * (sigma * UNIT))) // step
                 if k == 1:
                     passed = {gram: value for gram, value in noisy.items() if value * step >= part.rho * UNIT}
@@ -130,7 +131,7 @@ class PlusReference(Reference):
         assert [size[s] for s in strata] == cut.size.tolist()
         prefixes, words = list(rows), list(first)
         keys, places = cut.zero_cells(draw("zero cells"))
-        noisy = cut.noise.zero_cells(draw("zero weights").blocks(keys, 0), cut.floor[places])
+        noisy = cut.noise.zero_cells(draw("zero weights").blocks(keys, 0), cut.floor[places], draw("zero weights"))
         found = {}
         for key, place, value in zip(keys.tolist(), places.tolist(), noisy.tolist(), strict=True):
             gram = prefixes[key >> 32] + words[key & 0xFFFFFFFF]

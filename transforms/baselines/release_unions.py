@@ -100,7 +100,7 @@ def union_cells(
         words = prf.encrypt(part.digests)
         bound = np.where(mine > 0, ceiling.of(part.digests), 0)
         rows = noise.likely(bound, words, least)
-        rows = rows[(mine[rows] > 0) & (noise.noisy(bound[rows], words[rows]) >= least)]
+        rows = rows[(mine[rows] > 0) & (noise.noisy(bound[rows], words[rows], prf) >= least)]
         kept = dataclasses.replace(part, grams=part.grams[rows], digests=part.digests[rows])
         yield weighted_cells(kept, mine[rows])
 

@@ -10,12 +10,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dpngram.accounting.numerics import LEAST_WEIGHT_BITS
 from dpngram.transforms.blocks.columns import Array
 from dpngram.transforms.policies.guide import GUIDE_UNIT
+from dpngram.transforms.randomness.noise import UNIT
 
 __all__ = ["FULL_BUDGET", "allowances", "longest_runs", "spend"]
 
 FULL_BUDGET = np.uint64(2**64 - 1)
+_LEAST_WEIGHT = UNIT >> LEAST_WEIGHT_BITS
 
 
 def longest_runs(occupied: Array, user_start: Array) -> Array:
@@ -49,6 +52,9 @@ def spend(user: Array, guide: Array | int, allowance: Array, share: float) -> tu
     user whose grams are all nearly certain spends little, and keeps the rest for later levels. All in all at most
     `share` of the allowance: the sum of squares is at most share * s^2 * n2 / max(n2, 1).
 
+    Weights below 2^-12 become 0, and cost nothing. So each cell that a user changes costs 2^-24 or more, there are at
+    most 2^24 of them in a release, and the plan can pay for the rounding of their noise (accounting/numerics.py).
+
     One user with an allowance of 2^64 - 1 and two grams, the second half as useful:
 
     >>> weight, charge = spend(np.array([0, 0]), np.array([65536, 32768]), np.array([2**64 - 1], np.uint64), 1.0)
@@ -67,6 +73,7 @@ def spend(user: Array, guide: Array | int, allowance: Array, share: float) -> tu
     allowed = allowance.astype(np.float64) * share
     scale = np.sqrt(allowed / np.maximum(norms, np.uint64(GUIDE_UNIT**2)).astype(np.float64)) * (1 - 2.0**-40)
     weight = (np.take(scale, user) * guides.astype(np.float64)).astype(np.int64)
+    weight[weight < _LEAST_WEIGHT] = 0
     charge = np.zeros(len(allowance), np.uint64)
     squares = weight.astype(np.uint64)
     np.add.at(charge, user, squares * squares)

@@ -60,7 +60,7 @@ class Cutoffs:
             above: how many zero cells of each stratum reached the floor.
             draw: the keyed function for this purpose.
         """
-        bits = draw.blocks(np.arange(len(self.size), dtype=np.uint64), 0)
+        bits = draw.blocks(np.arange(2 * len(self.size), dtype=np.uint64), 0).reshape(-1, 4)
         chance = 0.5 / (1 - self.noise.zero_probability(self.floor))
         rest = self.size - present - above
         return np.array(

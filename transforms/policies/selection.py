@@ -33,7 +33,9 @@ def floors(noise: Noise, size: Array, previous: int, eta: float) -> Array:
     """For each stratum a value, in steps, below which no threshold will be chosen; set before anything is drawn.
 
     About max(20 eta |S_{k-1}|, 50) zero cells of the stratum are above it: enough to choose well, few enough to draw.
-    And never more than 2^16, whatever `eta` and the level are, or a level could be many times as large as the last.
+    About 2^16 at most, whatever `eta` and the level are, or a level could be many times as large as the last. That is
+    the number expected before the floor is rounded down to a place of the grid, which makes it up to 1.5 times as
+    large; and no floor is above 6.9, so in strata of more than 2.5e16 cells more are expected: Phi(-6.9) of them.
     """
     wanted = min(max(20 * eta * previous, 50), _MOST_WANTED)
     z = special.ndtri(1 - np.minimum(0.4, wanted / np.maximum(size, 1)))

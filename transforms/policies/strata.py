@@ -7,9 +7,10 @@ prediction (policy `paper`) all bins are 0 and V_k is one stratum. Everything he
 
 import numpy as np
 
+from dpngram.accounting.numerics import MAX_STRATA
 from dpngram.transforms.blocks.columns import Array, run_starts
 from dpngram.transforms.blocks.levels import Level, pack_keys, unpack_keys
-from dpngram.transforms.randomness.draws import geometric_ranks
+from dpngram.transforms.randomness.draws import binomial, distinct_ranks
 from dpngram.transforms.randomness.prf import Prf
 
 __all__ = ["Strata"]
@@ -30,9 +31,9 @@ class Strata:
             self.size = np.array([previous.valid(pruning)], np.int64)
             return
         none = np.zeros(len(previous), np.int16)
-        # A logarithm of 63 bits makes bins of some hundreds at most. Small columns: a level may have millions of rows.
-        self._bin_left = (previous.left >> _BIN_BITS).astype(np.int16) if previous.has_guide else none
-        self._bin_right = (previous.right >> _BIN_BITS).astype(np.int16) if previous.has_guide else none
+        # Small columns: a level may have millions of rows.
+        self._bin_left = _bins(previous.left) if previous.has_guide else none
+        self._bin_right = _bins(previous.right) if previous.has_guide else none
         self._join()
 
     def _join(self) -> None:
@@ -92,17 +93,26 @@ class Strata:
     def draw(self, probability: Array, prf: Prf) -> tuple[Array, Array]:
         """Members of V_k, each with the `probability` of its stratum, independently: sorted keys, and their strata.
 
-        Including each member of V_k and then dropping those that some user contributed has exactly the law
-        of Algorithm 1, which draws noise for every member that nobody contributed.
+        First how many of a stratum (binomial), then which (every set of that size alike). Including each member of V_k
+        and then dropping those that some user contributed has exactly the law of Algorithm 1, which draws noise for
+        every member that nobody contributed.
         """
         keys, strata = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
         for stratum, (size, chance) in enumerate(zip(self.size.tolist(), probability.tolist(), strict=True)):
             if size and chance > 0:
-                keys.append(self.unrank(stratum, geometric_ranks(size, chance, prf, stratum)))
+                count = binomial(prf.blocks(np.arange(2, dtype=np.uint64), 2 * stratum + 1).reshape(1, 4), size, chance)
+                keys.append(self.unrank(stratum, distinct_ranks(size, count, prf, 2 * stratum)))
                 strata.append(np.full(len(keys[-1]), stratum))
         drawn = np.concatenate(keys)
         order = np.argsort(drawn)
         return drawn[order], np.concatenate(strata)[order]
+
+
+def _bins(logs: Array) -> Array:
+    """At most MAX_STRATA / 2 of them, so that sums of two bins have fewer than MAX_STRATA values: plans rely on it."""
+    most = MAX_STRATA // 4
+    bins: Array = np.clip(logs >> _BIN_BITS, -most, most - 1).astype(np.int16)
+    return bins
 
 
 class _Groups:

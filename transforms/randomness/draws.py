@@ -1,4 +1,7 @@
-"""Laws of chance from keyed bits: uniform, normal, tails, binomial, geometric gaps."""
+"""Laws of chance from keyed bits: uniform, normal, tails, binomial, sets of ranks.
+
+How exact they must be is in `dpngram.accounting.numerics`; docs/privacy.md, *Numbers*, shows that they are.
+"""
 
 import math
 from typing import Any
@@ -9,28 +12,51 @@ from scipy import special
 from dpngram.transforms.blocks.columns import Array
 from dpngram.transforms.randomness.prf import Bits128, Prf
 
-__all__ = ["binomial", "standard_normal", "tail_normal", "uniform"]
+__all__ = ["binomial", "distinct_ranks", "standard_normal", "tail_normal", "uniform"]
+
+# Draws whose first word is below this, one in 2^40, are in the far tail: they get 128 bits more.
+_FAR = np.uint64(1 << 24)
 
 
 def uniform(bits: Bits128) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """128 random bits as the midpoint (U + 1/2) / 2^128, with full relative precision near zero."""
-    return (bits[:, 0] + (bits[:, 1] + 0.5) * 2.0**-64) * 2.0**-64
+    """Random bits, w words a row, as the midpoint (U + 1/2) / 2^(64 w), with full relative precision near zero."""
+    midpoint = np.full(len(bits), 0.5)
+    for word in bits.T[::-1]:
+        midpoint = (word + midpoint) * 2.0**-64
+    return midpoint
 
 
-def standard_normal(bits: Bits128) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """N(0, 1) from 128 random bits by inversion, the same in both tails; |z| <= 13.2, never infinite.
+def standard_normal(bits: Bits128, prf: Prf) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """N(0, 1) by inversion of 128 random bits, and of 256 in the tails; the same in both, |z| <= 18.7, never infinite.
 
     The upper half is computed from the complement of the bits, 1 - (U + 1/2)/2^128 = (~U + 1/2)/2^128.
+
+    Args:
+        bits: 128 for each draw, values of `prf`.
+        prf: the function that they come from. The further bits of a draw are its value at the first ones.
     """
     upper = bits[:, 0] >> np.uint64(63) != 0
-    lower_tail = uniform(np.where(upper[:, None], ~bits, bits))
-    z = special.ndtri(lower_tail)
+    z = special.ndtri(_tail(np.where(upper[:, None], ~bits, bits), bits, prf))
     return np.where(upper, -z, z)
 
 
-def tail_normal(bits: Bits128, bound: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """N(0, 1) given that it is at least `bound` (one for all, or one for each), by inversion of the tail."""
-    tail = np.log(uniform(bits)) + special.log_ndtr(-bound)
+def _tail(folded: Bits128, bits: Bits128, prf: Prf) -> Array:
+    """The uniforms of the folded bits. Those near zero have 128 bits more, or steps far out would have few draws."""
+    tail = uniform(folded)
+    far = np.flatnonzero(folded[:, 0] < _FAR)
+    if len(far):
+        tail[far] = uniform(np.hstack([folded[far], prf.encrypt(bits[far])]))
+    return tail
+
+
+def tail_normal(bits: Bits128, bound: Any, prf: Prf) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """N(0, 1) given that it is at least `bound` (one for all, or one for each), by inversion of the tail.
+
+    Args:
+        bits, prf: see `standard_normal`.
+        bound: at least -2.4; where nearly all noise is above the bound, too few digits would be left of the lower tail.
+    """
+    tail = np.log(_tail(bits, bits, prf)) + special.log_ndtr(-bound)
     small = tail < math.log(0.5)
     z = np.empty(len(tail))
     z[small] = -special.ndtri_exp(tail[small])
@@ -39,27 +65,28 @@ def tail_normal(bits: Bits128, bound: Any) -> np.ndarray[Any, np.dtype[np.float6
     return reached
 
 
-def binomial(bits: Bits128, count: int, probability: float) -> int:
-    """Binomial(count, probability) from 128 random bits (one row), by inversion.
+def binomial(bits: Array, count: int, probability: float) -> int:
+    """Binomial(count, probability) from 256 random bits (one row of four words), by inversion.
 
-    Probabilities are built from their ratios outwards from the mode, as logarithms, and summed from the ends
-    inwards, so that each keeps a relative accuracy of about 1e-10, in the tails too; the range is cut 14 standard
-    deviations from the mean, a probability below 1e-40. For counts up to 2^30, where that is half a million terms.
+    Probabilities are products of their ratios, outwards from the mode, and are summed from the ends inwards, in blocks.
+    So each keeps a relative accuracy of 2^-24 where it is above 2^-224 (measured: 2e-11). The range is cut where a
+    probability of 2^-280 is left. For variances up to 2^31, where that is two million terms.
     """
     if count <= 0:
         return 0
-    if not 0 < count <= 1 << 30 or not 0 < probability < 1:
-        raise ValueError("binomial is for counts up to 2^30 and probabilities inside (0, 1).")
-    reach = 14 * math.sqrt(count * probability * (1 - probability)) + 200
+    variance = count * probability * (1 - probability) if 0 < probability < 1 else math.inf
+    if not variance <= 1 << 31:
+        raise ValueError("binomial is for variances up to 2^31 and probabilities inside (0, 1).")
+    reach = 20 * math.sqrt(variance) + 400
     mode = min(int((count + 1) * probability), count)
     low, high = max(0, math.floor(mode - reach)), min(count, math.ceil(mode + reach))
-    k = np.arange(low, high, dtype=np.float64)  # the ratio of k + 1 to k
-    ratios = np.log((count - k) / (k + 1)) + (math.log(probability) - math.log1p(-probability))
-    logs = np.append(0.0, np.cumsum(ratios))
-    weights = np.exp(logs - logs[mode - low])
-    middle = mode - low
-    below = np.cumsum(weights[: middle + 1])  # up to and with the mode
-    above = np.cumsum(weights[:middle:-1])  # beyond it, from the far end
+    odds = probability / (1 - probability)
+    k = np.arange(mode, high, dtype=np.float64)  # from k to k + 1
+    up = np.cumprod((count - k) / (k + 1) * odds)
+    k = np.arange(mode, low, -1, dtype=np.float64)  # from k to k - 1
+    down = np.cumprod(k / (count - k + 1) / odds)
+    below = _running_sums(np.append(down[::-1], 1.0))  # up to and with the mode
+    above = _running_sums(up[::-1])  # beyond it, from the far end
     total = below[-1] + (above[-1] if len(above) else 0.0)
     lower = float(uniform(bits)[0]) * total
     if lower <= below[-1]:
@@ -68,33 +95,38 @@ def binomial(bits: Bits128, count: int, probability: float) -> int:
     return high - min(int(np.searchsorted(above, upper)), len(above) - 1)
 
 
+def _running_sums(terms: Array) -> Array:
+    """Cumulative sums in blocks of the square root of their number, so that few roundings add up in each."""
+    width = math.isqrt(len(terms)) + 1
+    rows = np.zeros((len(terms) // width + 1, width))
+    rows.ravel()[: len(terms)] = terms
+    sums = np.cumsum(rows, axis=1)
+    sums[1:] += np.cumsum(sums[:-1, -1])[:, None]
+    running: Array = sums.ravel()[: len(terms)]
+    return running
+
+
 _MOST_DRAWN = 1 << 18  # at a time: memory, not the result
 
 
-def geometric_ranks(size: int, probability: float, prf: Prf, stratum: int) -> Array:
-    """Ranks of [0, size), each with `probability`: geometric gaps floor(ln(1-U) / ln(1-p)) + 1."""
-    log_miss = math.log1p(-probability)
-    ranks, last, drawn = [], -1, 0
-    while last < size:
-        expected = (size - last) * probability
-        batch = int(min(expected + 6 * math.sqrt(expected) + 16, _MOST_DRAWN))
-        counter = np.arange(drawn, drawn + batch, dtype=np.uint64)
-        gaps = np.floor(_log_complement(prf.blocks(counter, stratum)) / log_miss) + 1
-        # A gap beyond the end is the last one; cut it before the sum can overflow.
-        steps = np.cumsum(np.minimum(gaps, float(size) + 1).astype(np.int64)[: _safe_length(size)]) + last
-        ranks.append(steps[steps < size])
-        last, drawn = int(steps[-1]), drawn + batch
-    return np.concatenate(ranks)
+def distinct_ranks(size: int, count: int, prf: Prf, stream: int) -> Array:
+    """`count` different ranks of [0, size), every set of them equally probable; sorted.
 
-
-def _log_complement(bits: Array) -> Array:
-    """ln(1 - U), with full relative precision at both ends: long gaps take all the values that they should."""
-    upper = bits[:, 0] >> np.uint64(63) != 0
-    logs: Array = np.empty(len(bits))
-    logs[~upper] = np.log1p(-uniform(bits[~upper]))
-    logs[upper] = np.log(uniform(~bits[upper]))  # 1 - (U + 1/2)/2^128 = (~U + 1/2)/2^128
-    return logs
-
-
-def _safe_length(size: int) -> int:
-    return max(1, (1 << 62) // (size + 1))
+    The ranks are words of AES(counter, stream), modulo `size`. Words beyond the last multiple of `size` are left out,
+    so all ranks are equally probable, exactly. The first `count` that differ are taken. Of more than half of all
+    ranks, those that are left out are drawn.
+    """
+    if 2 * count > size:
+        kept = np.ones(size, bool)
+        kept[distinct_ranks(size, size - count, prf, stream)] = False
+        return np.flatnonzero(kept)
+    found = np.zeros(0, np.int64)
+    last, drawn = np.uint64((1 << 64) // size * size - 1), 0
+    while len(found) < count:
+        batch = min(count - len(found) + 8, _MOST_DRAWN)
+        words = prf.blocks(np.arange(drawn, drawn + batch, dtype=np.uint64), stream).ravel()
+        words = words[words <= last]
+        found = np.concatenate([found, (words % np.uint64(size)).astype(np.int64)])
+        found = found[np.sort(np.unique(found, return_index=True)[1])[:count]]
+        drawn += batch
+    return np.sort(found)

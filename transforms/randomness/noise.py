@@ -1,14 +1,14 @@
 """One noisy release of a histogram, in exact integers, and the zero cells that nobody contributed to.
 
 Weights are integers in units of 2^-32, rounded down; a user's squared weights sum to at most 2^64 exactly. Noise is
-an integer too: the Gaussian, drawn by inversion from 128 keyed bits and rounded down to the same unit. Since the
+an integer too: the Gaussian, drawn by inversion from keyed bits and rounded down to the same unit. Since the
 weights are integers, rounding the noise is rounding the noisy sum: post-processing of the Gaussian mechanism. The sum
 is then rounded down to a grid of 2^-14 sigma before anybody sees it or anything is decided, so the low bits of a
 floating-point logarithm or quantile never reach the output (Mironov 2012; Jin et al. 2022).
 
-How exact: `ndtri` is accurate to a few units in the last place, which moves the edges of a grid cell by less
-than 2^-33 of its width. The probability of any rounded value is thus that of an exact Gaussian within a factor
-1 +- 2^-32 per cell, and the tail is cut at 13 sigma, a probability of 2^-128.
+How exact: `ndtri` and what surrounds it move the edge of a step by at most 8 * 2^-53 of its distance from 0, and draws
+have 256 bits in the tails. So up to 16.9 sigma each step has the probability of an exact Gaussian within a factor
+1 +- 2^-30, and beyond lies 2^-210. Plans pay for both (`dpngram.accounting.numerics`).
 """
 
 import dataclasses
@@ -23,13 +23,14 @@ from dpngram.accounting import ParameterError
 from dpngram.transforms.blocks.columns import Array
 from dpngram.transforms.messages import Message
 from dpngram.transforms.randomness.draws import standard_normal, tail_normal
+from dpngram.transforms.randomness.prf import Prf
 
 __all__ = ["UNIT", "Noise"]
 
 
 UNIT = 1 << 32
 _GRID_BITS = 14
-_MAX_SIGMA = 2.0**26  # 13 sigma and the sum over 2^31 users must fit 63 bits
+_MAX_SIGMA = 2.0**25  # 18.7 sigma and the sum over 2^30 users must fit 63 bits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,9 +66,9 @@ class Noise:
         """Pr[a cell of weight 0 reaches `least`] = Phi(-rho/sigma)."""
         return np.asarray(special.ndtr(-self.bound(least)))
 
-    def noisy(self, weight: Array, bits: Array) -> Array:
-        """The noisy weights in steps, from exact weights and 128 keyed bits for each cell."""
-        noise = np.floor(standard_normal(bits) * (self.sigma * UNIT)).astype(np.int64)
+    def noisy(self, weight: Array, bits: Array, prf: Prf) -> Array:
+        """The noisy weights in steps, from exact weights and 128 bits of `prf` for each cell."""
+        noise = np.floor(standard_normal(bits, prf) * (self.sigma * UNIT)).astype(np.int64)
         return (weight + noise) // self.step
 
     def likely(self, weight: Array, bits: Array, least: int) -> Array:
@@ -83,7 +84,7 @@ class Noise:
         least_word = np.uint64(min(int(special.ndtr(z) * (1 - 2.0**-40) * 2.0**64), 2**64 - 1))
         return np.flatnonzero((bits[:, 0] >= least_word) | (weight >= half))
 
-    def zero_cells(self, bits: Array, least: Array) -> Array:
+    def zero_cells(self, bits: Array, least: Array, prf: Prf) -> Array:
         """Noisy values of cells of weight 0, in steps, given that they reach `least` (one for all, or one for each)."""
-        noise = np.floor(tail_normal(bits, self.bound(least)) * (self.sigma * UNIT)).astype(np.int64)
+        noise = np.floor(tail_normal(bits, self.bound(least), prf) * (self.sigma * UNIT)).astype(np.int64)
         return np.maximum(noise // self.step, least)

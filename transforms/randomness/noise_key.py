@@ -30,7 +30,7 @@ __all__ = ["ALGORITHM_VERSION", "Draw", "KeyReference", "KeySource", "NoiseKeyEr
 Draw = Callable[[str], Prf]
 
 # Goes into every derivation. Raise it with any change that alters which noise a cell gets.
-ALGORITHM_VERSION = 1
+ALGORITHM_VERSION = 2
 KEY_BYTES = 32
 _SCHEMES = ("file", "env", "gcp-secret")
 

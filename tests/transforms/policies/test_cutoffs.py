@@ -23,7 +23,8 @@ def test_zero_cells_follow_the_law_of_noise():
     p = float(special.ndtr(-float(cut.floor[0]) * noise.grid / noise.sigma))
     keys, stratum = cut.zero_cells(Prf(b"z" * 32))
     assert abs(len(keys) - 90_000 * p) < stats.norm.isf(5e-7) * math.sqrt(90_000 * p * (1 - p))
-    steps = noise.zero_cells(Prf(b"w" * 32).blocks(keys, 0), cut.floor[stratum])
+    prf = Prf(b"w" * 32)
+    steps = noise.zero_cells(prf.blocks(keys, 0), cut.floor[stratum], prf)
     assert (steps >= cut.floor[0]).all()
     assert stats.kstest(stats.norm.sf((steps + 0.5) * noise.grid / noise.sigma) / p, "uniform").pvalue > 1e-6
 

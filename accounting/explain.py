@@ -8,13 +8,16 @@ from dpngram.accounting.plan import ExtractionPlan, LevelPlan
 __all__ = ["conclude_plan", "explain_plan", "guarantee_in_words", "tabulate_plan"]
 
 
-def guarantee_in_words(plan: ExtractionPlan) -> str:
+def guarantee_in_words(plan: ExtractionPlan, *, bound_windows: bool = True) -> str:
     """One sentence that a manifest or report can carry.
 
     Args:
         plan: the plan of the release.
+        bound_windows: False for releases in windows whose users are not limited to `plan.windows` of them.
     """
     windows = "" if plan.windows == 1 else f" taking part in at most {plan.windows} windows"
+    if not bound_windows:
+        windows = " in one window" if plan.windows == 1 else f" in any {plan.windows} windows"
     return (
         f"User-level ({plan.epsilon:g}, {plan.delta:g})-differential privacy: adding or removing all the data of "
         f"one user{windows} changes the probability of any released result by a factor of at most "

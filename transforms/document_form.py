@@ -11,7 +11,7 @@ import pyarrow as pa
 from dpngram.accounting import ParameterError
 from dpngram.transforms.blocks.documents import DocumentBlock
 
-__all__ = ["UNUSABLE", "DocumentForm", "check_form", "collect_documents"]
+__all__ = ["UNUSABLE", "DocumentForm", "check_form", "collect_documents", "plain_text"]
 
 # What `DocumentForm.read` raises for a document that cannot be used.
 UNUSABLE = (TypeError, ValueError, AttributeError, LookupError)
@@ -69,6 +69,16 @@ def _user_bytes(user: Any) -> bytes:
     if not isinstance(user, (str, bytes)) or not user:
         raise TypeError
     return user.encode() if isinstance(user, str) else user
+
+
+def plain_text(text: Any) -> str | list[str]:
+    """A text or a sequence of tokens as plain strings, which any coder takes; otherwise one of UNUSABLE is raised.
+
+    Half of a surrogate pair is not text, and has no bytes in UTF-8.
+    """
+    if isinstance(text, str):
+        return text.encode().decode()
+    return [_token_bytes(token).decode() for token in text]
 
 
 def check_form(form: DocumentForm) -> DocumentForm:

@@ -12,7 +12,7 @@ import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindows
 from typing_extensions import Unpack
 
-from dpngram.accounting import ExtractionPlan, ParameterError
+from dpngram.accounting import ExtractionPlan, ParameterError, guarantee_in_words
 from dpngram.accounting.parameters import check_choice, check_integer
 from dpngram.transforms.add_spurious_grams import AddSpuriousGrams
 from dpngram.transforms.bind_release import BindRelease, check_key, make_randomness
@@ -133,7 +133,7 @@ class ExtractLevels(beam.PTransform):
         checkpoints: a directory that keeps every finished round; a run with the same `noise_key` continues from there.
             Whoever builds the graph deletes them when the release is written (`checkpoints.drop_checkpoints`).
         bound_windows: in fixed or sliding windows, leave out what a user says beyond `plan.windows` windows, see
-            `LimitWindowsPerUser`. Default: if the plan has more than one.
+            `LimitWindowsPerUser`. False: the guarantee is for one user and window only, see below and `guarantee`.
         stream_start: for unbounded input with `bound_windows`, see `LimitWindowsPerUser`: "new"; "continued" by an
             engine that restores the job's state; "again" without that state, which is another release.
         offline: building the graph looks at no file: no key is created, and no checkpoint is looked for. For jobs that
@@ -141,9 +141,9 @@ class ExtractLevels(beam.PTransform):
 
     Privacy: user-level differential privacy with the plan's parameters for everything that comes out, and for whether
     anything comes out. Input may hold one user's posts in any number of elements. Counters and errors carry no text,
-    token or user id. In fixed or sliding windows each window is a release by itself. With `bound_windows` the guarantee
-    is for everything that all windows together reveal about a user. Without it, the guarantee is for one user *and
-    window*, and adds up over the windows that a user is in.
+    token or user id. In fixed or sliding windows each window is a release by itself. With `bound_windows`, the default,
+    the guarantee is for everything that all windows together reveal about a user. Without it, the guarantee is for one
+    user *and window*, and adds up over the windows that a user is in.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class ExtractLevels(beam.PTransform):
         shards: int = 32,
         max_bad_fraction: float = 1.0,
         checkpoints: str | None = None,
-        bound_windows: bool | None = None,
+        bound_windows: bool = True,
         stream_start: str = "new",
         offline: bool = False,
     ) -> None:
@@ -182,7 +182,7 @@ class ExtractLevels(beam.PTransform):
         self._shards = check_integer("shards", shards, 1, 1 << 20)
         self._gate = make_gate(plan, max_bad_fraction)
         self._checkpoints, self._offline = checkpoints, offline
-        self._bound_windows = plan.windows > 1 if bound_windows is None else bound_windows
+        self._bound_windows = bound_windows
 
     def expand(self, documents: beam.PCollection[Any]) -> Any:  # {n: PCollection[GramTable]}
         check_windowing(documents)
@@ -198,6 +198,10 @@ class ExtractLevels(beam.PTransform):
         context = ReleaseContext.begin(binding, randomness, blocks=self._shards)
         levels = chain_levels(users, self._rounds, context, self._make_round(documents, randomness))  # {n: S_n}
         return decode_levels(levels, self._pruning)
+
+    def guarantee(self) -> str:
+        """One sentence: what is promised, to whom, over which windows."""
+        return guarantee_in_words(self._plan, bound_windows=self._bound_windows)
 
     def settings(self) -> dict[str, Any]:
         """Everything that determines the histogram besides the data; enters the key derivation.
@@ -224,7 +228,7 @@ class ExtractLevels(beam.PTransform):
         )
 
     def _limit_windows(self, documents: beam.PCollection[Any], randomness: Randomness) -> beam.PCollection[Any]:
-        """Each user in at most `plan.windows` windows, where there are windows and a bound is asked for."""
+        """Each user in at most `plan.windows` windows, where there are windows, unless the caller wants no bound."""
         windows = documents.windowing.windowfn
         if not self._bound_windows or isinstance(windows, GlobalWindows):
             return documents
@@ -267,7 +271,7 @@ class ExtractOptions(TypedDict, total=False):
     shards: int
     max_bad_fraction: float
     checkpoints: str | None
-    bound_windows: bool | None
+    bound_windows: bool
     offline: bool
 
 
@@ -290,6 +294,10 @@ class ExtractNgrams(beam.PTransform):
     def expand(self, documents: beam.PCollection[Any]) -> beam.PCollection[Ngram]:
         tables = tuple(self._levels.expand(documents).values())
         return tables | "AllLevels" >> beam.Flatten() | "Rows" >> beam.FlatMap(_rows)
+
+    def guarantee(self) -> str:
+        """As `ExtractLevels.guarantee`."""
+        return self._levels.guarantee()
 
     def settings(self) -> dict[str, Any]:
         """As `ExtractLevels.settings`."""

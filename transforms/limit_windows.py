@@ -20,7 +20,7 @@ from apache_beam.utils.timestamp import Timestamp
 from dpngram.accounting import ParameterError
 from dpngram.accounting.parameters import check_choice
 from dpngram.transforms.blocks.documents import DocumentBlock
-from dpngram.transforms.document_form import UNUSABLE, DocumentForm, check_form
+from dpngram.transforms.document_form import UNUSABLE, DocumentForm, check_form, plain_text
 from dpngram.transforms.keyed_dofn import KeyedDoFn
 from dpngram.transforms.messages import Message
 from dpngram.transforms.randomness.key_records import RecordUnreadableError
@@ -168,6 +168,7 @@ class _ByUserDoFn(KeyedDoFn):
         if window.end.micros == min(_ends(self._windows, timestamp.micros), default=None):
             try:
                 user, text = self._form.read(document)
+                text = plain_text(text)  # between workers, a coder would fail the run over what it cannot take
             except UNUSABLE:
                 self._bad.inc()
             else:

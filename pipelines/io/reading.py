@@ -24,16 +24,30 @@ BAD_RECORDS = r"bad-\d{6,}\.jsonl"  # what the files of a list of bad records ar
 
 
 def match_files(patterns: list[str]) -> dict[str, int]:
-    """The files that match the patterns, with their sizes; each file once, even if several patterns match it.
+    """The files that match the patterns, with their sizes; each file once, under the first of its names.
 
-    Privacy: reading a file twice would make two users of every line without a user id.
+    Privacy: reading a file twice would make two users of every line without a user id. So a file is known by its device
+    and inode, whatever patterns, symbolic links or hard links lead to it; on other filesystems, which have no links, by
+    its address. A *copy* is another file.
     """
-    found = {}
-    for matched in FileSystems.match([_with_directory(pattern) for pattern in patterns]):
-        for file in matched.metadata_list:
-            local = FileSystems.get_scheme(file.path) is None
-            found[os.path.realpath(file.path) if local else file.path] = (file.path, file.size_in_bytes)
-    return dict(sorted(found.values()))
+    matched = FileSystems.match([_with_directory(pattern) for pattern in patterns])
+    sizes = {file.path: file.size_in_bytes for found_by_one in matched for file in found_by_one.metadata_list}
+    found: dict[object, str] = {}
+    for path in sorted(sizes):
+        found.setdefault(_identity(path), path)
+    return {path: sizes[path] for path in found.values()}
+
+
+def _identity(path: str) -> object:
+    """What two names of one file have in common."""
+    if FileSystems.get_scheme(path) is not None:
+        return path
+    real = os.path.realpath(path)
+    try:
+        status = os.stat(real)
+    except OSError:
+        return real  # gone since it was found: reading it says so
+    return (status.st_dev, status.st_ino) if status.st_ino else real  # some filesystems do not number their files
 
 
 def _with_directory(pattern: str) -> str:

@@ -246,9 +246,8 @@ PROGRAMS = (
     ),
     Mutant(
         name="stream_without_a_bound",
-        why="`dpngram stream` with the default of one window leaves users in all windows; its guarantee says "
-        "otherwise.",
-        edits=(Edit("pipelines/stream.py", "        bound_windows=True,\n", ""),),
+        why="`dpngram stream` leaves users in all windows; its guarantee says otherwise.",
+        edits=(Edit("pipelines/stream.py", "        bound_windows=True,\n", "        bound_windows=False,\n"),),
         tests=("tests/pipelines/test_stream.py::test_the_program_bounds_windows",),
     ),
     Mutant(

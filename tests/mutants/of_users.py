@@ -160,8 +160,8 @@ USERS = (
         edits=(
             Edit(
                 "pipelines/io/reading.py",
-                "found[os.path.realpath(file.path) if local else file.path] = (file.path, file.size_in_bytes)\n",
-                "found[len(found) if local else file.path] = (file.path, file.size_in_bytes)\n",
+                "        found.setdefault(_identity(path), path)\n",
+                "        found.setdefault(path, path)\n",
             ),
         ),
         tests=("tests/pipelines/io/test_reading.py::test_a_file_that_several_patterns_name_is_read_once",),
@@ -244,8 +244,46 @@ USERS = (
         attack="bound",
         why="The plan is for W windows, and nobody enforces it: a user in more of them is in more releases than "
         "paid for.",
-        edits=(Edit("transforms/extract.py", "plan.windows > 1 if bound_windows is None else bound_windows", "False"),),
+        edits=(
+            Edit("transforms/extract.py", "self._bound_windows = bound_windows\n", "self._bound_windows = False\n"),
+        ),
         tests=("tests/transforms/test_limit_windows.py::test_a_user_in_ten_times_as_many_windows[2-True]",),
+    ),
+    Mutant(
+        name="one_window_is_no_bound",
+        why="With windows=1 nobody is limited by default: a user is in every window, and the guarantee says one.",
+        edits=(
+            Edit(
+                "transforms/extract.py",
+                "self._bound_windows = bound_windows\n",
+                "self._bound_windows = bound_windows and plan.windows > 1\n",
+            ),
+        ),
+        tests=("tests/transforms/test_limit_windows.py::test_one_window_is_a_bound_too",),
+    ),
+    Mutant(
+        name="text_that_no_coder_takes",
+        why="One user's text with half of a surrogate pair fails the run of all others.",
+        edits=(Edit("transforms/limit_windows.py", "text = plain_text(text)", "pass"),),
+        tests=("tests/transforms/test_limit_windows.py::test_what_a_coder_cannot_take_is_a_bad_document",),
+    ),
+    Mutant(
+        name="a_hard_link_is_another_file",
+        why="A file with two names in the input is read twice: in plain text every line is then two users.",
+        edits=(
+            Edit(
+                "pipelines/io/reading.py",
+                "    return (status.st_dev, status.st_ino) if status.st_ino else real",
+                "    return real if status.st_ino else real",
+            ),
+        ),
+        tests=("tests/pipelines/io/test_reading.py::test_a_file_that_several_patterns_name_is_read_once",),
+    ),
+    Mutant(
+        name="tokens_by_chance",
+        why="A tokenizer that draws lots gives other tokens to a bundle that runs again: two data sets in one release.",
+        edits=(Edit("transforms/tokenizers/by_text.py", '.get("dropout"):', '.get("dropout") == "never":'),),
+        tests=("tests/transforms/tokenizers/test_by_text.py::test_a_tokenizer_that_draws_lots_is_refused",),
     ),
     Mutant(
         name="one_window_too_many",

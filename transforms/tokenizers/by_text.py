@@ -4,6 +4,7 @@ import abc
 import dataclasses
 import hashlib
 import importlib
+import json
 import re
 import unicodedata
 import warnings
@@ -76,7 +77,11 @@ class RegexTokenizer(ByText):
 
 @dataclasses.dataclass(frozen=True)
 class CallableTokenizer(ByText):
-    """Any importable function from a text to its tokens, `module:function`. It must be the same on every worker."""
+    """Any importable function from a text to its tokens, `module:function`. It must be the same on every worker.
+
+    Privacy: it must be a pure function of one text: no state, no chance, no clock, no other record. Otherwise one
+    user's text could change what is counted of another, and a bundle that runs twice would hold other data.
+    """
 
     name: str
 
@@ -110,7 +115,8 @@ class CallableTokenizer(ByText):
 class HuggingFaceTokenizer(ByText):
     """The tokens of a `tokenizer.json` of Hugging Face's tokenizers, without special tokens; on any Beam filesystem.
 
-    Privacy: a vocabulary that was learned from the private data is outside the guarantee.
+    Privacy: a vocabulary that was learned from the private data is outside the guarantee. A model with `dropout` draws
+    lots, and is refused: tokens must be a function of the text.
     """
 
     path: str
@@ -127,7 +133,12 @@ class HuggingFaceTokenizer(ByText):
             raise ParameterError(
                 f"tokenizer huggingface must be a readable tokenizer.json, got {self.path!r:.80}."
             ) from None
-        object.__setattr__(self, "digest", hashlib.sha256(_read(self.path)).hexdigest())
+        content = _read(self.path)
+        if (json.loads(content).get("model") or {}).get("dropout"):
+            raise ParameterError(
+                "tokenizer huggingface must have no dropout in its model: it would draw other tokens every time."
+            )
+        object.__setattr__(self, "digest", hashlib.sha256(content).hexdigest())
 
     @property
     def spec(self) -> str:

@@ -5,6 +5,7 @@ import collections
 import csv
 import gzip
 import io
+import os
 
 import numpy as np
 import pyarrow as pa
@@ -110,8 +111,13 @@ def test_a_file_that_several_patterns_name_is_read_once(tmp_path):
     (tmp_path / "a.txt").write_text("one\n")
     (tmp_path / "b.txt").write_text("two\n")
     (tmp_path / "link.txt").symlink_to(tmp_path / "a.txt")
+    (tmp_path / "zhard.txt").hardlink_to(tmp_path / "a.txt")
+    (tmp_path / "both.txt").symlink_to(tmp_path / "zhard.txt")
+    (tmp_path / "copy.txt").write_text("one\n")  # a copy is another file
     found = reading.match_files([str(tmp_path / "*.txt"), str(tmp_path / "a.txt"), f"{tmp_path}/./b*"])
-    assert sorted(found.values()) == [4, 4]
+    assert len(found) == 3
+    assert len({os.stat(path).st_ino for path in found}) == 3
+    assert set(found.values()) == {4}
 
 
 # In each format: what is read, whose records are bad, and how many bad records are without a user.

@@ -42,3 +42,15 @@ def test_hugging_face(tmp_path):
         tokens_of(tokenizer, ["hello world"])  # the run fails; else this worker would leave out its users
     with pytest.raises(ParameterError, match="must be a readable"):
         make_tokenizer(f"huggingface:{tmp_path}/tokenizer.json")
+
+
+def test_a_tokenizer_that_draws_lots_is_refused(tmp_path):
+    library = pytest.importorskip("tokenizers")
+    for dropout, accepted in ((None, True), (0.0, True), (0.5, False)):
+        path = tmp_path / f"{dropout}.json"
+        library.Tokenizer(library.models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")], dropout=dropout)).save(str(path))
+        if accepted:
+            assert tokens_of(make_tokenizer(f"huggingface:{path}"), ["ab"])[0] == [(0, ["ab"])]
+        else:
+            with pytest.raises(ParameterError, match="must have no dropout"):
+                make_tokenizer(f"huggingface:{path}")

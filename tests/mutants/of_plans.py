@@ -104,6 +104,42 @@ PLANS = (
         tests=(f"{_TESTS}::test_levels_never_spend_more_than_the_budget", f"{_TESTS}::test_dp_accounting_agrees"),
     ),
     Mutant(
+        name="rounding_not_paid_for",
+        why="The noise is that of exact draws for the whole of epsilon and delta; what its bits cannot do is on top of it.",
+        edits=(
+            Edit(
+                _PLAN,
+                "    return rounding_cost(epsilon, delta, cells, counts).left(epsilon, delta)\n",
+                "    return epsilon, delta\n",
+            ),
+        ),
+        tests=(f"{_TESTS}::test_plans_that_the_noise_cannot_honour", f"{_TESTS}::test_known_points"),
+    ),
+    Mutant(
+        name="rounding_of_one_window",
+        why="With windows=W the plan pays for the rounding of one release.",
+        edits=(
+            Edit(
+                "accounting/numerics.py",
+                "    return windows * cells, windows * min(",
+                "    return cells, min(",
+            ),
+        ),
+        tests=("tests/accounting/test_numerics.py::test_how_many_cells_a_user_touches",),
+    ),
+    Mutant(
+        name="rounding_on_one_side",
+        why="Only the way from the code to exact draws is paid for, and not the way back.",
+        edits=(Edit("accounting/numerics.py", "RoundingCost(2 * factors * ", "RoundingCost(factors * "),),
+        tests=("tests/accounting/test_numerics.py::test_the_cost_against_high_precision",),
+    ),
+    Mutant(
+        name="tails_without_the_factor",
+        why="What is beyond the exact range of the other world counts e^epsilon times, and is charged once.",
+        edits=(Edit("accounting/numerics.py", "math.exp(min(amplified + math.log(tail), 0.0))", "tail"),),
+        tests=("tests/accounting/test_numerics.py::test_what_does_not_fit_is_refused",),
+    ),
+    Mutant(
         name="tampered_plan_accepted",
         why="A plan from edited JSON promises an epsilon that its noise does not give.",
         edits=(Edit(_PLAN, "        self._check_guarantee()\n", ""),),

@@ -395,4 +395,24 @@ RANDOMNESS = (
         ),
         tests=("tests/transforms/randomness/test_draws.py::test_uniform_keeps_its_precision_near_zero",),
     ),
+    Mutant(
+        name="tails_of_128_bits",
+        why="The tails end at 13 sigma, and steps beyond 10 sigma have few draws: values that only one weight can reach, "
+        "though the plan pays for those beyond 16.9 sigma only.",
+        edits=(Edit("transforms/randomness/draws.py", "    if len(far):\n", "    if len(far) < 0:\n"),),
+        tests=("tests/transforms/randomness/test_draws.py::test_draws_in_the_far_tail_have_256_bits",),
+    ),
+    Mutant(
+        name="counts_from_sums_of_single_steps",
+        why="Sums of a million terms, one after another, are off by more than plans pay for.",
+        edits=(
+            Edit("transforms/randomness/draws.py", "    width = math.isqrt(len(terms)) + 1\n", "    width = 3\n"),
+            Edit(
+                "transforms/randomness/draws.py",
+                "np.cumsum(rows, axis=1)",
+                "np.cumsum(rows.astype(np.float32), axis=1)",
+            ),
+        ),
+        tests=("tests/transforms/randomness/test_draws.py::test_binomial_against_exact_quantiles",),
+    ),
 )

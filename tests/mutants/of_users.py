@@ -250,6 +250,12 @@ USERS = (
         tests=("tests/transforms/test_limit_windows.py::test_a_user_in_ten_times_as_many_windows[2-True]",),
     ),
     Mutant(
+        name="any_number_of_cells",
+        why="A user with a long text gives tiny weights to more cells than the plan pays rounding for.",
+        edits=(Edit("transforms/policies/budgets.py", "    weight[weight < _LEAST_WEIGHT] = 0\n", ""),),
+        tests=("tests/transforms/policies/test_budgets.py::test_no_weight_is_below_the_least",),
+    ),
+    Mutant(
         name="one_window_is_no_bound",
         why="With windows=1 nobody is limited by default: a user is in every window, and the guarantee says one.",
         edits=(

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from helpers.weights import squares
 
+from dpngram.accounting.numerics import LEAST_WEIGHT_BITS
 from dpngram.transforms.policies.budgets import FULL_BUDGET, allowances, longest_runs, spend
 from dpngram.transforms.policies.guide import GUIDE_UNIT
+from dpngram.transforms.randomness.noise import UNIT
 
 
 @pytest.mark.parametrize("share", [1.0, 0.85, 0.7, 0.05])
@@ -63,3 +65,20 @@ def test_longest_runs():
         expected = [max(len(run) for run in "".join("x" if h else " " for h in mine).split(" ")) for mine in line]
         start = np.cumsum([0, *map(len, line)])
         assert longest_runs(np.concatenate(line), start).tolist() == expected
+
+
+def test_no_weight_is_below_the_least():
+    """Weights are 2^-12 or more, or 0 and free: a user of any length touches at most 2^24 cells (accounting.numerics)."""
+    random = np.random.default_rng(3)
+    user = np.repeat(np.arange(2000), random.geometric(0.01, 2000))
+    guides = random.integers(1, GUIDE_UNIT + 1, len(user))
+    allowance = (2.0 ** random.uniform(30, 63, 2000)).astype(np.uint64)
+    weight, charge = spend(user, guides, allowance, 1.0)
+    assert ((weight == 0) | (weight >= 2**20)).all()
+    assert (weight == 0).sum() > 1000
+    assert (weight == 2**20).sum() + (weight > 2**20).sum() > 1000
+    paid = np.zeros(2000, object)
+    np.add.at(paid, user, weight.astype(object) ** 2)
+    assert (paid == charge.astype(object)).all()
+    assert (np.bincount(user, weight > 0, 2000) <= charge / 2.0**40).all()
+    assert 2**LEAST_WEIGHT_BITS * 2**20 == UNIT

@@ -397,8 +397,8 @@ RANDOMNESS = (
     ),
     Mutant(
         name="tails_of_128_bits",
-        why="The tails end at 13 sigma, and steps beyond 10 sigma have few draws: values that only one weight can reach, "
-        "though the plan pays for those beyond 16.9 sigma only.",
+        why="Tails end at 13 sigma, and steps beyond 10 sigma have few draws: there are values that only one weight can "
+        "reach, and the plan pays for those beyond 16.9 sigma only.",
         edits=(Edit("transforms/randomness/draws.py", "    if len(far):\n", "    if len(far) < 0:\n"),),
         tests=("tests/transforms/randomness/test_draws.py::test_draws_in_the_far_tail_have_256_bits",),
     ),

@@ -68,7 +68,7 @@ def test_longest_runs():
 
 
 def test_no_weight_is_below_the_least():
-    """Weights are 2^-12 or more, or 0 and free: a user of any length touches at most 2^24 cells (accounting.numerics)."""
+    """Weights are 2^-12 or more, or 0 and free: a user with any text touches at most 2^24 cells."""
     random = np.random.default_rng(3)
     user = np.repeat(np.arange(2000), random.geometric(0.01, 2000))
     guides = random.integers(1, GUIDE_UNIT + 1, len(user))

@@ -71,7 +71,7 @@ class Message(enum.Enum):
     LEVEL_TOO_LARGE = (
         "level {n} would hold {grams} grams; at most {most} are supported: use a smaller max_n, epsilon or eta."
     )
-    SIGMA_TOO_LARGE = "sigma must be below 2^26 for exact sums, got {sigma:g}: the budget is too small."
+    SIGMA_TOO_LARGE = "sigma must be below 2^25 for exact sums, got {sigma:g}: the budget is too small."
     BUDGET_UNKNOWN = (
         "policy plus: these users did not come through the levels before; their budget is unknown. Chain the levels "
         "in order."

@@ -105,7 +105,7 @@ PLANS = (
     ),
     Mutant(
         name="rounding_not_paid_for",
-        why="The noise is that of exact draws for the whole of epsilon and delta; what its bits cannot do comes on top.",
+        why="The noise is that of exact draws for the whole of epsilon and delta; what bits cannot do comes on top.",
         edits=(
             Edit(
                 _PLAN,

@@ -397,7 +397,7 @@ RANDOMNESS = (
     ),
     Mutant(
         name="tails_of_128_bits",
-        why="Tails end at 13 sigma, and steps beyond 10 sigma have few draws: there are values that only one weight can "
+        why="Tails end at 13 sigma, and steps beyond 10 sigma have few draws: some values only one weight can "
         "reach, and the plan pays for those beyond 16.9 sigma only.",
         edits=(Edit("transforms/randomness/draws.py", "    if len(far):\n", "    if len(far) < 0:\n"),),
         tests=("tests/transforms/randomness/test_draws.py::test_draws_in_the_far_tail_have_256_bits",),

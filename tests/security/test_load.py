@@ -154,8 +154,9 @@ def test_time_and_memory_of_a_run(tmp_path, idle, name):
 def test_one_user_moves_the_release_by_norm_one(tmp_path, policy, records, monkeypatch):
     """600,000 tokens of one user, in one post or in thousands: what others have moves by at most 1 in all.
 
-    Noise is small here (epsilon is 10,000: more than a plan accepts, as its rounding could not be paid for), and the others are not clipped. Level 1, since later levels of `plus` weigh
-    grams by noisy weights. The noise of 12 cells is beyond sqrt(12) + 8 standard deviations once in 10^15 times.
+    Noise is small here (epsilon is 10,000: more than a plan accepts, as its rounding could not be paid for), and the
+    others are not clipped. Level 1, since later levels of `plus` weigh grams by noisy weights. The noise of 12 cells is
+    beyond sqrt(12) + 8 standard deviations once in 10^15 times.
     """
     monkeypatch.setattr("dpngram.accounting.plan.rounding_cost", lambda *_: RoundingCost(0.0, 0.0))
     rows = small_corpus(3000)

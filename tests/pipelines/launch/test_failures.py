@@ -105,6 +105,6 @@ def test_an_avro_schema_that_holds_itself(tmp_path, capfd):
 
 def test_noise_that_is_too_large(corpus, tmp_path, capfd):
     """Seen when the graph is built; a worker would say the same."""
-    flags = ["--epsilon", "0.01", "--max_n", "2", "--shares", "1,1e-12", "--policy", "paper"]
+    flags = ["--epsilon", "0.01", "--max_n", "2", "--shares", "1,1e-16", "--policy", "paper"]
     assert extract(tmp_path / "out", *corpus, *flags) == 2
     assert said(capfd).startswith("sigma must be below 2^25 for exact sums, got ")

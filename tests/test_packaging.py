@@ -21,7 +21,7 @@ ROOMS = ("accounting", "pipelines", "transforms")
 LEFT_OUT = shutil.ignore_patterns(
     ".git*", ".ci", ".venv*", ".*cache", ".cache", "__pycache__", "*.py[cod]", "build", "dist", "*.egg-info"
 )
-MADE = {"PKG-INFO", "setup.cfg"}  # in the sdist, and not in the checkout
+MADE = ("PKG-INFO", "setup.cfg", "dpngram.egg-info", "build")  # by setuptools
 
 
 def run(*command, cwd):
@@ -33,6 +33,10 @@ def run(*command, cwd):
 
 def files_under(directory):
     return {path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()}
+
+
+def sources(directory):
+    return {name for name in files_under(directory) if name.split("/")[0] not in MADE}
 
 
 @pytest.fixture(scope="module")
@@ -75,13 +79,9 @@ def metadata(wheel):
 
 def test_the_sdist_has_every_source_and_no_data(source, built):
     """Tests, documents and examples too: whoever unpacks it can test it. Data in the checkout stay there."""
-    made = {name for name in files_under(built / "sdist") if name in MADE or name.startswith("dpngram.egg-info/")}
-    assert files_under(built / "sdist") - made == files_under(source) - {
-        name for name in files_under(source) if name.split("/")[0] in ("build", "dpngram.egg-info")
-    }
-    assert {"SECURITY.md", "CONTRIBUTING.md", "tests/test_packaging.py", "docs/privacy.md"} <= files_under(
-        built / "sdist"
-    )
+    inside = sources(built / "sdist")
+    assert inside == sources(source)
+    assert {"SECURITY.md", "CONTRIBUTING.md", "tests/test_packaging.py", "docs/privacy.md"} <= inside
 
 
 def test_the_sdist_tests_itself(built):

@@ -17,7 +17,7 @@ SLOW += tuple(f"scipy.{part}" for part in ("stats", "optimize", "linalg", "spars
     "statement", ["import dpngram.accounting", f"from dpngram.pipelines.cli import main; main({PLAN})"]
 )
 def test_nothing_slow_is_imported(statement):
-    """The clock tells little on a busy machine; the list of modules tells why `dpngram plan` takes a third of a second.
+    """The clock tells little on a busy machine; the list of modules tells why `dpngram plan` is quick.
 
     What is in the list already when Python starts, without our statement, is not ours.
     """

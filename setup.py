@@ -35,6 +35,7 @@ setup(
         "Programming Language :: Python :: 3.10",
         "Programming Language :: Python :: 3.11",
         "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
         "Typing :: Typed",
     ],
     python_requires=">=3.10,<3.15",
@@ -47,7 +48,7 @@ setup(
     install_requires=[
         "apache-beam>=2.62,<3",
         "numpy>=1.26,<3",
-        "scipy>=1.11,<2",
+        "scipy>=1.11.1,<2",
         "pyarrow>=16",
         "cryptography>=42",
         "fastavro>=1.8",
@@ -66,7 +67,7 @@ setup(
             "apache-beam[yaml,gcp]",  # for the examples, and for Dataflow's jobs
             "pandas>=2",
         ],
-        "gcp": ["apache-beam[gcp]>=2.77,<3"],
+        "gcp": ["apache-beam[gcp]>=2.62,<3"],
         "hf": ["tokenizers>=0.15"],
         "release": ["build", "twine>=6.1"],
         "lint": ["ruff>=0.9", "mypy>=1.14", "scipy-stubs"],

@@ -72,6 +72,7 @@ def test_arguments_for_the_transforms():
         "sentences": False,
         "pruning": "both",
         "noise_key": None,
+        "key_records": None,
         "release": "",
         "shards": 256,
     }

@@ -91,21 +91,24 @@ def key(tmp_path):
 
 @pytest.mark.parametrize("name", NAMES, ids=lambda name: name.__name__)
 def test_the_record_follows_the_key(tmp_path, monkeypatch, key, name):
-    """Under another name the same use is accepted, another use is refused, and another label is another use."""
+    """Under another name another use is refused, the same use is accepted, and another label is another use.
+
+    What is refused comes first: an accepted use would itself be remembered under the other name.
+    """
     binding = bind(key)
     other = name(tmp_path, monkeypatch)
-    assert bind(other) == binding
     with pytest.raises(NoiseKeyError, match="already used"):
         bind(other, OTHER)
+    assert bind(other) == binding
     assert bind(other, OTHER, release="next")
 
 
 @pytest.mark.parametrize("name", [variable, secret], ids=lambda name: name.__name__)
 def test_a_use_without_a_file_counts_for_the_file(tmp_path, monkeypatch, key, name):
     bind(name(tmp_path, monkeypatch))
-    bind(key)
     with pytest.raises(NoiseKeyError, match="already used"):
         bind(key, OTHER)
+    bind(key)
 
 
 def test_a_secret_mount_that_moves(tmp_path, monkeypatch):
@@ -129,9 +132,9 @@ def test_a_secret_mount_that_moves(tmp_path, monkeypatch):
     shutil.rmtree(mount / "..1")
     rotate("..3", KEY)
     forget_state(monkeypatch, tmp_path)  # what is beside the name is enough
-    bind(name)
     with pytest.raises(NoiseKeyError, match="already used"):
         bind(name, OTHER)
+    bind(name)
 
 
 def test_a_mount_that_cannot_be_written(tmp_path, monkeypatch, key):
@@ -139,9 +142,9 @@ def test_a_mount_that_cannot_be_written(tmp_path, monkeypatch, key):
     monkeypatch.setattr(key_records, "_write_once", _closed(tmp_path / "a"))
     bind(key)
     assert not list((tmp_path / "a").glob("*.used"))
-    bind(key)
     with pytest.raises(NoiseKeyError, match="already used"):
         bind(key, OTHER)
+    bind(key)
     remote = KeyReference.parse(key, remote=True)  # state of a worker elsewhere does not last
     with pytest.raises(NoiseKeyError, match="must be remembered"):
         bind(remote, release="next")

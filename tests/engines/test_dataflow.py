@@ -254,6 +254,7 @@ REFUSED = [
     ([*KEY, "--output", "out"], "output must be where Dataflow's workers can reach it"),
     ([*KEY, "--checkpoints", "rounds"], "checkpoints must be where Dataflow's workers can reach it"),
     ([*KEY, "--bad_records", "bad"], "bad_records must be where Dataflow's workers can reach it"),
+    ([*KEY, "--key_records", "records"], "key_records must be where Dataflow's workers can reach it"),
     ([*KEY, "--tokenizer", "huggingface:tokenizer.json"], "tokenizer must be a file that workers can read"),
     ([*KEY, "--setup_file", "setup.py"], "setup_file must have its directory in front: --setup_file ./setup.py."),
     ([*KEY, "--setup_file", "./no/setup.py"], "setup_file must be a file"),

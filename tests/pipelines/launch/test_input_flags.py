@@ -5,11 +5,12 @@ import gzip
 import json
 
 import pytest
+from helpers.keys import write_key
 from helpers.runs import GOOD, extract, files, jsonl
 
 from dpngram.accounting import ParameterError
 from dpngram.pipelines.launch import input_flags
-from dpngram.pipelines.launch.input_flags import check_input, input_format_from_flags, new_directory
+from dpngram.pipelines.launch.input_flags import check_apart, check_input, input_format_from_flags, new_directory
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_the_format_follows_the_suffix(tmp_path):
 
 
 def test_the_same_release_with_and_without_the_format(tmp_path):
-    (tmp_path / "noise.key").write_bytes(b"k" * 32)
+    write_key(tmp_path / "noise.key", b"k" * 32)
     (tmp_path / "in.ndjson.gz").write_bytes(gzip.compress(jsonl(GOOD)))
     flags = ["--input", tmp_path / "in.ndjson.gz", "--noise_key", tmp_path / "noise.key"]
     assert extract(tmp_path / "a", *flags) == 0
@@ -112,3 +113,24 @@ def test_a_directory_that_may_hold_some_files(tmp_path):
     (tmp_path / "mine").write_text("")
     with pytest.raises(ParameterError, match="bad_records must be a new or empty directory"):
         new_directory("bad_records", str(tmp_path), may_hold=r"bad-\d+\.jsonl")
+
+
+def test_records_of_a_key_are_apart_from_the_output(tmp_path, monkeypatch):
+    """They tell which windows had data. Records are made beside a link to the key, too."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "out" / "link").symlink_to(tmp_path / "keys" / "k")
+    output, key = str(tmp_path / "out"), str(tmp_path / "keys" / "k")
+    check_apart(output, noise_key=key, key_records=str(tmp_path / "records"))
+    with pytest.raises(ParameterError, match="noise_key must not be in the output"):
+        check_apart(output, noise_key=str(tmp_path / "out" / "link"))
+    with pytest.raises(ParameterError, match="key_records must not be in the output"):
+        check_apart(output, noise_key=key, key_records=str(tmp_path / "out" / "records"))
+    monkeypatch.setenv("DPNGRAM_STATE", str(tmp_path / "out" / "state"))
+    for name in (key, "env:KEY"):
+        with pytest.raises(ParameterError, match="key_records must not be in the output"):
+            check_apart(output, noise_key=name)
+    check_apart(output, noise_key=None)
+    for place in ("gs://bucket/out/records", "gs://bucket/out"):
+        with pytest.raises(ParameterError, match="key_records must not be in the output"):
+            check_apart("gs://bucket/out", noise_key="gs://bucket/k", key_records=place)

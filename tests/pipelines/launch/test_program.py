@@ -2,8 +2,11 @@
 
 import logging
 
+import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import DirectOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.runner import PipelineRunner
 
 from dpngram.accounting import ParameterError
 from dpngram.pipelines.launch.extraction_flags import screen_flags
@@ -99,3 +102,27 @@ def test_the_command_that_resumes():
         == "dpngram extract --input 'a b*' --resume"
     )
     assert resume_command("dpngram extract", ["--resume"]) == "dpngram extract --resume"
+
+
+class SomeClusterRunner(PipelineRunner):
+    """Its workers are on other machines."""
+
+
+@pytest.mark.parametrize(
+    ("runner", "flags", "warned"),
+    [
+        (SomeClusterRunner, ["--noise_key", "env:KEY"], True),
+        (SomeClusterRunner, ["--noise_key", "gcp-secret:projects/p/secrets/s"], True),
+        (SomeClusterRunner, ["--noise_key", "env:KEY", "--key_records", "gs://bucket/records"], False),
+        (SomeClusterRunner, ["--noise_key", "gs://bucket/key"], False),
+        (FnApiRunner, ["--noise_key", "env:KEY"], False),
+        (FnApiRunner, [], False),
+    ],
+)
+def test_a_key_that_nothing_remembers(parser, capsys, runner, flags, warned):
+    """One line before the job runs."""
+    parser.add_flags([Flag("key_records", "where uses are remembered")])
+    assert run_job(parser, flags, lambda *_: Job(lambda: 0, beam.Pipeline(runner=runner()))) == 0
+    said = capsys.readouterr().err
+    assert said.count("\n") == warned
+    assert said.startswith("program: warning: noise_key: nothing remembers what ") == warned

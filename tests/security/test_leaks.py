@@ -239,7 +239,8 @@ def test_a_fresh_key_is_in_its_file_only_and_gone_at_the_end(tmp_path, ending):
     pattern = write_input(tmp_path / "in", "jsonl")
     more = [*WORKERS, "--verbose", "--policy", "paper", "--max_n", "1"]
     if ending != "success":
-        more = ["--max_bad_fraction", "0", "--policy", "plus"]
+        (tmp_path / "in" / "broken.jsonl").write_text(f"{CANARIES[0]}\n" * 1000)
+        more = ["--max_bad_fraction", "0", "--policy", "plus", "--input", tmp_path / "in" / "broken.jsonl"]
     run = _Process(tmp_path, "--input", pattern, *more, code=SEEN)
     if ending == "terminated":
         run.watch(until=lambda self: self.keys)

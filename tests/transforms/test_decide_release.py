@@ -19,7 +19,7 @@ from dpngram.transforms.document_form import DocumentForm, collect_documents
 from dpngram.transforms.group_users import group_users
 from dpngram.transforms.prepare_posts import PostDigests, block_posts
 from dpngram.transforms.randomness.noise import UNIT
-from dpngram.transforms.testing import exact_plan, key_source
+from dpngram.transforms.testing import exact_plan, extract_in_memory, key_source
 from dpngram.transforms.tokenizers import make_tokenizer
 
 SOURCE = key_source(b"k" * 32)
@@ -111,6 +111,17 @@ def test_whose_records_are_bad_is_in_the_fingerprint():
     ]
     assert len(set(prints)) == len(prints)
     assert content([*documents, ("c", None)])[0] == prints[0]  # a user counts once, and so does the fingerprint
+
+
+@pytest.mark.parametrize("policy", ["paper", "plus"])
+def test_users_with_nothing_but_bad_records_are_only_counted(policy):
+    """Whole shards may hold nobody else; the levels have nothing to do there, whatever the number of shards."""
+    documents = [*((f"good{i}", "x y z") for i in range(60)), *((f"bad{i}", 5) for i in range(40)), None]
+    blocks, _ = collect_documents(documents, DocumentForm())
+    tables = [extract_in_memory(blocks, PLANS[policy], SOURCE, WORDS, shards=shards) for shards in (16, 1)]
+    first, second = ([list(table.rows()) for table in found.values()] for found in tables)
+    assert first == second
+    assert ("x",) in {tuple(row.tokens) for row in first[0]}
 
 
 def test_without_users_every_bad_document_is_a_user():

@@ -306,7 +306,7 @@ def test_a_job_that_is_not_waited_for(flag, monkeypatch, capsys):
 
     monkeypatch.setattr(apiclient, "DataflowApplicationClient", Client)
     monkeypatch.setattr(GoogleCloudOptions, "_warn_if_soft_delete_policy_enabled", lambda self, name: None)
-    monkeypatch.setattr(input_flags, "_input_bytes", lambda patterns: 1 << 30)
+    monkeypatch.setattr(input_flags, "_input_bytes", lambda *_: 1 << 30)
     monkeypatch.setattr(extract_module, "prepare_output", lambda *_args, **_more: True)
     monkeypatch.setattr(FileSystems, "match", lambda patterns: [_Nothing])
     assert extract("gs://some-bucket/out", *CLOUD, *IMAGE, *WHERE, *KEY, flag) == 0

@@ -175,7 +175,8 @@ def test_mistakes_get_one_line_and_status_2(flags, message, tmp_path, capsys):
 
 
 def test_a_failed_run_shows_no_traceback_and_no_data(tmp_path, capsys):
-    (tmp_path / "in.jsonl").write_bytes(b"this is not JSON at all, but a secret\n" * 500)
+    good = b'{"user": "a", "text": "b"}\n'  # without it the look before the run would stop it
+    (tmp_path / "in.jsonl").write_bytes(good + b"this is not JSON at all, but a secret\n" * 500)
     assert extract(tmp_path / "out", "--input", tmp_path / "in.jsonl") == 1
     err = capsys.readouterr().err
     assert re.fullmatch(r"dpngram extract: error: max_bad_fraction must be at least [^\n]+ got 0.01; [^\n]+\n", err)

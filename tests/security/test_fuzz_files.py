@@ -268,7 +268,7 @@ def test_fuzz_files(name, tmp_path):
 
 @pytest.mark.parametrize("name", FILES)
 def test_fuzz_files_through_the_command(name, tmp_path):
-    """Some of them through the whole of `extract`: 0 with a manifest, or 1 with one line and without."""
+    """Some of them through the whole of `extract`: 0 with a manifest, or 1 or 2 with one line and without."""
     number = 0
 
     @look(2)
@@ -282,6 +282,6 @@ def test_fuzz_files_through_the_command(name, tmp_path):
         status, err = command("extract", "--quiet", *flags, "--max_n", "1", "--policy", "paper")
         check(status, err, output)
         assert (status == 0) == (output / "manifest.json").exists()
-        assert status != 2
+        assert status != 2 or not output.exists()  # the look before the run found nothing that can be read
 
     damaged()

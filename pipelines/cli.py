@@ -46,9 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 )
                 return 1
             return int(program.run(rest))
-    except KeyboardInterrupt as stop:  # no traceback: it may quote the data
+    except KeyboardInterrupt:  # no traceback: it may quote the data
         print("dpngram: error: stopped.", file=sys.stderr)
-        return stop_status(stop)
+        return stop_status() or 130
     except BrokenPipeError:  # whoever read our output stopped reading: not an error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

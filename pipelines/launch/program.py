@@ -61,9 +61,10 @@ def run_job(
             print(f"{parser.prog}: warning: {warning}", file=sys.stderr)
     try:
         return job.run()
-    except KeyboardInterrupt as stop:
-        return print_error(parser.prog, f"stopped.{_offer(job, flags.resume_command)}", status=stop_status(stop))
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
+        status = stop_status()
+        if status is not None or isinstance(error, KeyboardInterrupt):
+            return print_error(parser.prog, f"stopped.{_offer(job, flags.resume_command)}", status=status or 130)
         if flags.verbose:
             raise
         line = failure_line(error, job.pipeline, flags.noise_key)

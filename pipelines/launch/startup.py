@@ -1,7 +1,7 @@
 """What a program changes in its own process: all of it is here.
 
 - `quiet_imports`, `quiet_logging`: the level of the root logger, and the hooks for errors that nobody handles.
-- `stop_in_order`: the handler of SIGTERM; `stop_status`: the exit status of a program that was stopped.
+- `stop_in_order`: the handlers of SIGTERM and SIGINT; `stop_status`: the exit status of a program that was stopped.
 - `keep_memory`: switches of glibc's allocator.
 """
 
@@ -51,30 +51,37 @@ def _say_nothing(_unhandled: Any) -> None:
     pass
 
 
-class _Terminated(KeyboardInterrupt):
-    """What SIGTERM raises: whatever waits for Ctrl-C gets it, too."""
+_seen: list[int] = []  # the signals that came since the program started
 
 
-def _terminate(_signal: int, _frame: Any) -> None:
-    raise _Terminated
+def _stop(number: int, _frame: Any) -> None:
+    _seen.append(number)
+    raise KeyboardInterrupt
 
 
-def stop_status(stop: KeyboardInterrupt) -> int:
-    """The exit status of a program that was stopped: 130 by Ctrl-C (SIGINT), as shells count it; 1 by SIGTERM."""
-    return 1 if isinstance(stop, _Terminated) else 130
+def stop_status() -> int | None:
+    """The exit status if a signal stopped the program: 130 for Ctrl-C (SIGINT), as shells count it; 1 for SIGTERM.
+
+    None if none came. A worker in this process may turn the KeyboardInterrupt into an error like any other, so the
+    signals are remembered.
+    """
+    return None if not _seen else 130 if _seen[0] == signal.SIGINT else 1
 
 
 @contextlib.contextmanager
 def stop_in_order() -> Iterator[None]:
     """SIGTERM ends the body as Ctrl-C does. So what is deleted at the end of a process, such as a fresh key, is."""
-    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if ours:
-        signal.signal(signal.SIGTERM, _terminate)
+    usual = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    main = threading.current_thread() is threading.main_thread()
+    ours = {number: handler for number, handler in usual.items() if main and signal.getsignal(number) is handler}
+    _seen.clear()
+    for number in ours:
+        signal.signal(number, _stop)
     try:
         yield
     finally:
-        if ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number, handler in ours.items():
+            signal.signal(number, handler)
 
 
 def keep_memory() -> None:

@@ -1,6 +1,7 @@
 """The skeleton of the programs: what is prepared, what is run, and what each failure looks like."""
 
 import logging
+import signal
 
 import apache_beam as beam
 import pytest
@@ -12,6 +13,7 @@ from dpngram.accounting import ParameterError
 from dpngram.pipelines.launch.extraction_flags import screen_flags
 from dpngram.pipelines.launch.flags import Flag, OneLineParser
 from dpngram.pipelines.launch.program import Job, resume_command, run_job
+from dpngram.pipelines.launch.startup import stop_in_order
 from dpngram.transforms.messages import Message
 from dpngram.transforms.randomness.noise_key import NoiseKeyError
 
@@ -94,6 +96,28 @@ def test_a_run_that_failed_or_was_stopped_offers_to_go_on(parser, capsys):
     assert end(ValueError(refused), lambda: True) == (1, f"program: error: {refused}\n")
     for cannot in (None, lambda: False, raising(OSError("secret"))):
         assert end(KeyboardInterrupt(), cannot) == (130, "program: error: stopped.\n")
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 1)])
+def test_a_signal_that_a_worker_takes_for_an_error(parser, capsys, number, status):
+    """A worker in the main thread turns KeyboardInterrupt into an error of its step."""
+
+    def work():
+        try:
+            signal.raise_signal(number)
+        except KeyboardInterrupt:
+            raise RuntimeError("KeyboardInterrupt in a step") from None
+
+    with stop_in_order():
+        assert run_job(parser, [], lambda *_: Job(work)) == status
+    assert capsys.readouterr().err == "program: error: stopped.\n"
+
+
+@pytest.fixture(autouse=True)
+def _no_signal():
+    """What an earlier test was sent is forgotten."""
+    with stop_in_order():
+        pass
 
 
 def test_the_command_that_resumes():

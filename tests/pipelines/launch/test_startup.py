@@ -33,10 +33,13 @@ def test_warnings_of_googles_packages_and_of_no_others(recwarn):
 def test_sigterm_ends_the_body_like_ctrl_c(number, status):
     """Only the exit status tells them apart."""
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt) as caught, stop_in_order():
+    with pytest.raises(KeyboardInterrupt), stop_in_order():
         signal.raise_signal(number)
     assert signal.getsignal(signal.SIGTERM) is before
-    assert stop_status(caught.value) == status
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert stop_status() == status
+    with stop_in_order():
+        assert stop_status() is None
 
 
 def test_a_handler_of_the_host_stays():

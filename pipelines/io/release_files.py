@@ -63,7 +63,7 @@ class OfWindow(TypedDict, total=False):
     """What only the manifest of a window has."""
 
     window: ManifestWindow
-    stream: str  # what one start of the stream is; absent where windows are no stream's
+    stream: str  # what one start of the stream covers; only for windows of `dpngram stream`
 
 
 class Manifest(OfWindow):

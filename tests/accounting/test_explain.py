@@ -18,7 +18,7 @@ def test_plus_explains_itself():
         "in 3 rounds of 5 %, 25 %, 70 % of it",
         "all valid 2-grams",
         "an aim, not a bound",
-        "0.1 % of the budget, noise sigma = 41.1124",
+        "0.1 % of the budget, noise sigma = 41.11",
         "more than 247 above what --max_bad_fraction allows",
     ):
         assert words in text

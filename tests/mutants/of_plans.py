@@ -121,8 +121,8 @@ PLANS = (
         edits=(
             Edit(
                 "accounting/numerics.py",
-                "    return windows * cells, windows * min(",
-                "    return cells, min(",
+                "    return windows * (cells + 1), windows * min(",
+                "    return cells + 1, min(",
             ),
         ),
         tests=("tests/accounting/test_numerics.py::test_how_many_cells_a_user_touches",),

@@ -65,7 +65,14 @@ def batch():
     try:
         pipeline = beam.Pipeline(options=beam_options([*CLOUD, *OFFLINE, *IMAGE]))
         kept = "gs://some-bucket/out.checkpoints"
-        extract = ExtractLevels(PLAN, noise_key="env:DPNGRAM_TEST_KEY", shards=4096, checkpoints=kept, offline=True)
+        extract = ExtractLevels(
+            PLAN,
+            noise_key="env:DPNGRAM_TEST_KEY",
+            shards=4096,
+            max_bad_fraction=0.01,
+            checkpoints=kept,
+            offline=True,
+        )
         jsonl = InputFormat(name="jsonl")
         files, out = ["gs://some-bucket/in*"], "gs://some-bucket/out"
         extract_files(pipeline, files, jsonl, out, PLAN, extract, checkpoints=kept)

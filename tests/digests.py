@@ -171,7 +171,7 @@ def windows(how, plan_windows: int = 1, policy: str = "plus", stream: bool = Fal
                 pipeline
                 | "Posts" >> source
                 | beam.WindowInto(how)
-                | ExtractNgrams(plan, noise_key=key_file(directory), shards=5)
+                | ExtractNgrams(plan, noise_key=key_file(directory), shards=5, bound_windows=plan_windows > 1)
             )
             released | beam.Map(rows_by_window) | beam.ParDo(Write(str(directory / "rows")))
         return {path.name: path.read_bytes() for path in (directory / "rows").iterdir()}

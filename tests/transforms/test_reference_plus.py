@@ -202,7 +202,7 @@ def test_released_grams_are_identical(corpora):
         for copy in range(int(random.integers(0, 40))):
             posts[f"copy{copy}"] = posts["u0"]
         plan = plan_extraction(
-            epsilon=float(random.choice([20.0, 60.0, 200.0])),
+            epsilon=float(random.choice([20.0, 60.0, 110.0])),
             delta=0.2,
             max_n=4,
             max_contributions=int(random.integers(1, 9)),

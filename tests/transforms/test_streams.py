@@ -1,6 +1,7 @@
 """Streams: one release per window, whatever arrives when."""
 
 import collections
+import functools
 
 import apache_beam as beam
 import pytest
@@ -14,6 +15,9 @@ from helpers.streams import USERS, everybody, grams, release_of, stream_of, tole
 def _empty_bundles(monkeypatch):
     tolerate_empty_bundles(monkeypatch)
 
+
+# Here users are in as many windows as they like; test_limit_windows.py bounds them.
+released = functools.partial(release_of, bound_windows=False)
 
 WINDOWS = {
     "fixed": FixedWindows(10),
@@ -51,7 +55,7 @@ def test_one_release_per_window(windows, trigger):
     expected = {}
     for window, found in texts.items():
         expected[window] = sorted({gram for text in found for gram in grams(text)})
-    assert release_of(stream_of(*posts), beam.WindowInto(WINDOWS[windows], **TRIGGERS[trigger])) == expected
+    assert released(stream_of(*posts), beam.WindowInto(WINDOWS[windows], **TRIGGERS[trigger])) == expected
 
 
 def test_what_comes_late_is_dropped():
@@ -65,16 +69,16 @@ def test_what_comes_late_is_dropped():
         .advance_watermark_to_infinity()
     )
     expected = {(0, 10): grams("a b"), (30, 40): grams("e f")}
-    assert release_of(stream, beam.WindowInto(FixedWindows(10))) == expected
+    assert released(stream, beam.WindowInto(FixedWindows(10))) == expected
 
 
 def test_a_window_without_a_release_leaves_no_trace():
     posts = [(5, "u0", "a b"), *everybody(15, "c d")]
-    assert release_of(stream_of(*posts), beam.WindowInto(FixedWindows(10))) == {(10, 20): grams("c d")}
+    assert released(stream_of(*posts), beam.WindowInto(FixedWindows(10))) == {(10, 20): grams("c d")}
 
 
 def test_each_window_prunes_with_its_own_tokens():
     """'a b' is a bigram of both windows; only in one of them are its words released."""
     posts = [*everybody(5, "a b"), *everybody(15, "a c"), (15, "u0", "a b"), (15, "u1", "a b")]
     expected = {(0, 10): grams("a b"), (10, 20): grams("a c")}
-    assert release_of(stream_of(*posts), beam.WindowInto(FixedWindows(10))) == expected
+    assert released(stream_of(*posts), beam.WindowInto(FixedWindows(10))) == expected

@@ -20,7 +20,7 @@ from helpers.streams import HELD_BY_THREE, everybody, stream_of
 from dpngram.accounting import ParameterError, plan_extraction
 from dpngram.transforms import ExtractNgrams
 
-PLAN = plan_extraction(epsilon=1, delta=1e-6, max_n=2, max_contributions=5)
+PLAN = plan_extraction(epsilon=1, delta=1e-6, max_n=2, max_contributions=5, windows=2)
 DISCARD = {"accumulation_mode": AccumulationMode.DISCARDING}
 
 

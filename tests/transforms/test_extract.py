@@ -66,7 +66,7 @@ def test_everything_that_decides_is_in_the_settings():
     assert digest(shards=7, user_field="author", text_field="body") == digest()
 
 
-@pytest.mark.parametrize("documents", [[], [("u", "")], [("u", "..."), ("v", " ")], [("u", "one")], [("u", "a b c d")]])
+@pytest.mark.parametrize("documents", [[], [("u", "")], [("u", "..."), ("v", " ")], [("u", "two")], [("u", "a b c d")]])
 def test_nothing_and_next_to_nothing(collect, documents):
     assert collect(documents) == []
 

@@ -20,6 +20,7 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from apache_beam.runners.pipeline_context import PipelineContext
 from apache_beam.runners.portability.stager import Stager
 from apache_beam.transforms.window import FixedWindows
+from helpers.keys import write_key
 from helpers.payloads import opened
 from helpers.runs import extract
 
@@ -85,7 +86,7 @@ def batch():
 def streaming(tmp_path_factory):
     """A host's streaming job around `ExtractNgrams`, with a key in a file."""
     key = tmp_path_factory.mktemp("key") / "noise.key"
-    key.write_bytes(SECRET)
+    write_key(key, SECRET)
     pipeline = beam.Pipeline(options=beam_options([*CLOUD, *OFFLINE, *IMAGE, "--streaming"]))
     (
         pipeline

@@ -189,7 +189,7 @@ def test_the_graph_itself_cleans_up(tmp_path, monkeypatch, policy):
     """Nobody waits for the end of it: after its last step there are no checkpoints, and nothing half written."""
     for name in ("out", "bad", "key"):
         (tmp_path / name).mkdir()
-    (tmp_path / "key" / "noise.key").write_bytes(b"k" * 32)
+    write_key(tmp_path / "key" / "noise.key", b"k" * 32)
     (tmp_path / "key" / "noise.key").chmod(0o600)
     (tmp_path / "out" / f"manifest.json.{'0f' * 8}.tmp").write_text("half")
     seen = []

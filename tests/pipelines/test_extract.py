@@ -14,7 +14,7 @@ import time
 import apache_beam as beam
 import numpy as np
 import pytest
-from helpers.runs import BUDGET, extract, files, small_corpus, write
+from helpers.runs import BUDGET, extract, files, notes_of, small_corpus, write
 
 from dpngram.accounting import ExtractionPlan, plan_extraction
 from dpngram.pipelines.extract import extract_files
@@ -99,13 +99,11 @@ def test_other_content_under_the_same_key_is_refused(corpus, key, tmp_path, caps
 
 
 def test_an_empty_input_uses_its_key_up(corpus, key, tmp_path, capsys):
-    """Also where every record of it is bad."""
     (tmp_path / "empty.jsonl").write_text("")
-    (tmp_path / "bad.jsonl").write_text("no json\n")
+    (tmp_path / "blank.jsonl").write_text("\n\n")
     path = write(tmp_path / "in.jsonl", corpus)
     assert extract(tmp_path / "a", "--input", tmp_path / "empty.jsonl", "--noise_key", key) == 0
-    more = ["--max_bad_fraction", "1"]
-    assert extract(tmp_path / "b", "--input", tmp_path / "bad.jsonl", "--noise_key", key, *more) == 0  # nobody, again
+    assert extract(tmp_path / "b", "--input", tmp_path / "blank.jsonl", "--noise_key", key) == 0  # nobody, again
     assert extract(tmp_path / "c", "--input", path, "--noise_key", key) == 1
     assert "was already used" in capsys.readouterr().err
 
@@ -204,7 +202,7 @@ def test_one_user_with_250_bad_records_stops_nothing(corpus, tmp_path):
     bad = [{"user": "bad", "text": number} for number in range(250)]
     path = write(tmp_path / "in.jsonl", [*corpus, *bad])
     assert extract(tmp_path / "out", "--input", path, "--max_bad_fraction", "0") == 0
-    assert json.loads((tmp_path / "out" / "operator.json").read_text())["bad_records"] == {"bad_text": 250}
+    assert notes_of(tmp_path / "out")["bad_records"] == {"bad_text": 250}
 
 
 def test_all_that_draws_and_writes_waits_for_the_gate(tmp_path):

@@ -25,6 +25,7 @@ from dpngram.pipelines.launch.extraction_flags import (
     pruning_flag,
     screen_flags,
 )
+from dpngram.pipelines.launch.failures import failure_message
 from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser, budget_flags, plan_from_flags
 from dpngram.pipelines.launch.input_flags import (
     check_apart,
@@ -41,6 +42,7 @@ from dpngram.pipelines.launch.progress import show_metrics, show_progress
 from dpngram.pipelines.launch.runner import make_pipeline, runs_here
 from dpngram.pipelines.report import write_report
 from dpngram.transforms import ExtractLevels
+from dpngram.transforms.messages import Message
 
 __all__ = ["extract_files", "make_parser", "run"]
 
@@ -173,12 +175,17 @@ def _run(
     size: int,
     start: float,
 ) -> int:
-    with show_progress(pipeline, levels, size, quiet=flags.quiet):
-        result = pipeline.run()
-        if is_dry_run(options) or not waits(options):
-            return _show(job_line(options, result, flags.output))
-        with show_metrics(result, quiet=flags.quiet):
-            result.wait_until_finish()
+    try:
+        with show_progress(pipeline, levels, size, quiet=flags.quiet):
+            result = pipeline.run()
+            if is_dry_run(options) or not waits(options):
+                return _show(job_line(options, result, flags.output))
+            with show_metrics(result, quiet=flags.quiet):
+                result.wait_until_finish()
+    except Exception as error:
+        if failure_message(error) is Message.TOO_MANY_BAD_RECORDS:
+            clean_up(places.output, places.checkpoints)  # nothing of this input is to be released
+        raise
     write_report(flags.output)
     if places.notes is not None:
         write_operator_notes(places.notes, result, time.time() - start, size)

@@ -312,7 +312,7 @@ SITES = {
     "a plan that is a list": lambda t, m: ExtractionPlan.from_json(json.dumps([C])),
     "levels that are none": lambda t, m: unlike(lambda stored: stored.update(levels=C)),
     "levels out of order": lambda t, m: unlike(lambda stored: stored["levels"].reverse()),
-    "no files": lambda t, m: input_flags._input_bytes([str(t / "*.none")]),
+    "no files": lambda t, m: input_flags._matched(str(t / "*.none"), True),
     "a directory with files": lambda t, m: (text_file(t), input_flags.new_directory("bad_records", str(t))),
     "a directory that is a file": lambda t, m: input_flags.new_directory("bad_records", text_file(t)),
     "too many bad records": lambda t, m: stopped(),

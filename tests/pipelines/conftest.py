@@ -1,6 +1,7 @@
 """Fixtures of the programs' tests."""
 
 import json
+import signal
 
 import numpy as np
 import pytest
@@ -9,6 +10,16 @@ from helpers.keys import write_key
 from helpers.runs import BUDGET, small_corpus
 
 from dpngram.pipelines.cli import main
+
+
+@pytest.fixture
+def _usual_signals():
+    """The handlers that a program finds when a person starts it. Processes in the background ignore Ctrl-C."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture

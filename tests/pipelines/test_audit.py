@@ -60,8 +60,8 @@ def test_the_page(audited):
 def test_too_little_noise(tmp_path, monkeypatch):
     original = noise.Noise.noisy
 
-    def half(self, weight, words):
-        return weight // self.step + (original(self, 0 * weight, words) // 2)
+    def half(self, weight, bits, prf):
+        return weight // self.step + (original(self, 0 * weight, bits, prf) // 2)
 
     monkeypatch.setattr(noise.Noise, "noisy", half)
     finding = attack(tmp_path, "crowd", epsilon=4.0)

@@ -56,6 +56,7 @@ def test_help_and_version(capsys):
     assert re.fullmatch(r"dpngram \d+\.\d+\.\d+\n", capsys.readouterr().out)
 
 
+@pytest.mark.usefixtures("_usual_signals")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 1)])
 def test_stopped(monkeypatch, capsys, number, status):
     """By Ctrl-C, or by whoever ends processes; one line, no traceback."""

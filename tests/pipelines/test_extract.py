@@ -14,7 +14,7 @@ import time
 import apache_beam as beam
 import numpy as np
 import pytest
-from helpers.runs import BUDGET, extract, files, notes_of, small_corpus, write
+from helpers.runs import BUDGET, checkpoints_of, extract, files, notes_of, small_corpus, write
 
 from dpngram.accounting import ExtractionPlan, plan_extraction
 from dpngram.pipelines.extract import extract_files
@@ -278,8 +278,10 @@ def test_msnbc_has_the_size_of_the_prototypes(msnbc, tmp_path, policy):
     assert abs(manifest["released"] - total) <= 5 * spread + 0.01 * total
 
 
+# Where tests run in the background, Ctrl-C is ignored, and so it would be by the processes that they start.
 SLOW = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from dpngram.pipelines.cli import main
 from dpngram.pipelines.io import writing
 writing._Writer.write = lambda *a, **k: time.sleep(60)
@@ -293,7 +295,7 @@ def test_ctrl_c(corpus, tmp_path):
     words = ["extract", "--quiet", "--input", path, "--output", str(out), *BUDGET, "--noise_key", str(tmp_path / "key")]
     command = [sys.executable, "-c", SLOW, *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
-        while run.poll() is None and len(list(out.glob("checkpoint-*.block"))) < 5:
+        while run.poll() is None and len(checkpoints_of(out)) < 5:
             time.sleep(0.05)
         run.send_signal(signal.SIGINT)
         printed = run.communicate()

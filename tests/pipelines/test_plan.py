@@ -13,7 +13,7 @@ def test_table_is_aligned_and_concludes(capsys):
     lines = capsys.readouterr().out.splitlines()
     table = lines[2:13]
     assert len({len(line) for line in table}) == 1
-    assert "3.98570" in table[2]
+    assert "3.98571" in table[2]
     assert "25.0976" in table[2]
     assert lines[-1].startswith("In short: a word needs about 435 users")
 

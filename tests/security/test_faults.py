@@ -206,8 +206,8 @@ import os, time
 from dpngram.transforms import checkpoints
 save = checkpoints._SaveDoFn.process
 
-def process(self, level, binding=b"", gate=0):
-    yield from save(self, level, binding, gate)
+def process(self, level, binding=b""):
+    yield from save(self, level, binding)
     with open(__file__ + ".tmp", "w") as file:
         file.write(str(os.getpid()))
     os.rename(__file__ + ".tmp", __file__ + ".pid")

@@ -17,8 +17,8 @@ from dpngram.transforms.testing import key_source
 from dpngram.transforms.windowing import window_name
 
 # Every purpose that a draw is made for; a test below reads them out of the sources.
-PURPOSES = ["clip", "noise", "zero cells", "zero weights", "zero cells below"]
-DIGESTS = ["user", "token", "post", "group"]
+PURPOSES = ["clip", "gate", "noise", "zero cells", "zero weights", "zero cells below"]
+DIGESTS = ["user", "token", "post", "group", "bad", "unnamed"]
 WINDOWS = [
     window_name(GlobalWindow()),
     *(window_name(IntervalWindow(start, start + 10)) for start in (0, 1, 10, 11, 100)),
@@ -73,8 +73,8 @@ def test_streams_do_not_overlap():
             for purpose, level, number, window in itertools.product(PURPOSES, range(1, 11), range(4), WINDOWS[:5])
         ]
     )
-    assert len(words) == 10**6
-    assert len(np.unique(words.view("V16"))) == 10**6
+    assert len(words) == 200_000 * len(PURPOSES)
+    assert len(np.unique(words.view("V16"))) == 200_000 * len(PURPOSES)
 
 
 def test_names_are_told_apart_by_their_place():

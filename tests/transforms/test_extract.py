@@ -78,11 +78,15 @@ def test_twice_in_one_graph_and_going_on(collect):
         first = posts | "First" >> ExtractNgrams(collect.plan, noise_key=str(collect.key))
         second = posts | "Second" >> ExtractNgrams(collect.plan, noise_key=str(collect.key))
         assert first.element_type is Ngram
-        weights = [rows | f"Of{i}" >> beam.Map(lambda row: row.weight) for i, rows in enumerate((first, second))]
+        weights = [rows | f"Of{i}" >> beam.Map(_gram_and_weight) for i, rows in enumerate((first, second))]
         both = (weights[0], weights[1]) | beam.Flatten() | beam.combiners.Count.PerElement()
-        # Places in the graph draw their own noise: hardly a weight on the grid coincides.
+        # Places in the graph draw their own noise: hardly a gram has the same weight on the grid twice.
         shared = both | beam.Filter(lambda pair: pair[1] > 1) | beam.combiners.Count.Globally()
         assert_that(shared, lambda counts: pytest.fail("shared noise") if counts[0] > 5 else None)
+
+
+def _gram_and_weight(row):
+    return " ".join(row.tokens), row.weight
 
 
 def test_levels_one_by_one():

@@ -20,7 +20,7 @@ def test_each_window_is_a_release_of_its_own(collect):
             | beam.Create(stamped)
             | beam.Map(lambda value: value)
             | beam.WindowInto(FixedWindows(10))
-            | ExtractNgrams(collect.plan, noise_key=str(collect.key))
+            | ExtractNgrams(collect.plan, noise_key=str(collect.key), bound_windows=False)
             | beam.Map(lambda row, window=beam.DoFn.WindowParam: (int(window.start), (tuple(row.tokens), row.weight)))
             | "Global" >> beam.WindowInto(beam.window.GlobalWindows())
             | beam.GroupByKey()

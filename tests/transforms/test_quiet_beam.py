@@ -1,5 +1,6 @@
 """What is dropped while Beam is imported, what is not, and that the host's logging stays as it was."""
 
+import functools
 import logging
 import subprocess
 import sys
@@ -64,9 +65,11 @@ def test_logging_of_a_host_stays(set_up):
     assert (done.stdout, done.stderr) == ("host: still works\n", "")
 
 
-def test_others_are_heard_meanwhile(monkeypatch, capsys):
+def test_others_are_heard_meanwhile(monkeypatch, capsys, request):
     """A host without any handler sees its warnings on stderr, as ever."""
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    request.addfinalizer(functools.partial(logging.getLogger().setLevel, logging.getLogger().level))
+    logging.getLogger().setLevel(logging.WARNING)  # a program that ran before may have silenced it
     with without_missing_extras():
         log_from(BEAM_FILE)
         log_from("/home/host/program.py")

@@ -98,6 +98,7 @@ def test_a_run_that_failed_or_was_stopped_offers_to_go_on(parser, capsys):
         assert end(KeyboardInterrupt(), cannot) == (130, "program: error: stopped.\n")
 
 
+@pytest.mark.usefixtures("_usual_signals")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 1)])
 def test_a_signal_that_a_worker_takes_for_an_error(parser, capsys, number, status):
     """A worker in the main thread turns KeyboardInterrupt into an error of its step."""

@@ -29,6 +29,7 @@ def test_warnings_of_googles_packages_and_of_no_others(recwarn):
     assert [warning.category for warning in recwarn] == [FutureWarning, UserWarning]
 
 
+@pytest.mark.usefixtures("_usual_signals")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 1)])
 def test_sigterm_ends_the_body_like_ctrl_c(number, status):
     """Only the exit status tells them apart."""

@@ -10,7 +10,7 @@ from helpers.keys import write_key
 
 from dpngram.transforms.randomness import key_records
 from dpngram.transforms.randomness.key_records import Place, places, recall, remember, state_directory
-from dpngram.transforms.randomness.noise_key import KeyReference, NoiseKeyError, Randomness
+from dpngram.transforms.randomness.noise_key import ALGORITHM_VERSION, KeyReference, NoiseKeyError, Randomness
 from dpngram.transforms.randomness.prf import derive_key
 
 KEY = bytes(range(32))
@@ -199,7 +199,7 @@ def test_a_record_that_cannot_be_read_stops_a_use(tmp_path, monkeypatch, key):
 def test_records_of_earlier_versions_count(tmp_path, key, moved):
     """They were named by the path of the key: PATH.USE.used."""
     use = derive_key(KEY, "use", "", "ExtractNgrams", b"global")[:16].hex()
-    content = derive_key(KEY, "content", 1, "", "ExtractNgrams", "{}", b"global", FIRST).hex()
+    content = derive_key(KEY, "content", ALGORITHM_VERSION, "", "ExtractNgrams", "{}", b"global", FIRST).hex()
     (tmp_path / "a" / f"k.{use}.used").write_text(content)
     if moved:
         (tmp_path / "a" / "k").rename(tmp_path / "a" / "now[1]*")

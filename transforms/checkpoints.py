@@ -8,7 +8,7 @@ another key, on other data or with other parameters stops instead of mixing two 
 A run that is refused (too many bad records) has no release, so it must leave no checkpoint either. It leaves none: a
 round is computed, and its checkpoint sealed, with the binding, which exists only if the gate lets the run go on. Which
 rounds are done, and how much each of them released, is nobody's business before the release is there: only the owner
-can list the directory (0700) or read a file (0600).
+can list the directory (0700, if it is made here) or read a file (0600).
 """
 
 import contextlib

@@ -136,13 +136,15 @@ def parse_jsonl(lines: bytes, fields: Fields, offset: int = 0) -> Parsed:
         parse = functools.partial(_json_block, fields=narrow)
         if reason:  # Python refuses these; Arrow is asked one by one
             parsed = [_parse_halves([record], parse) for record in group]
-            blocks += [block for found, _ in parsed for block in found]
-            bad += [_name(record, reason) for _, left in parsed for record in left]
+            found, left = (
+                [block for some, _ in parsed for block in some],
+                [record for _, rest in parsed for record in rest],
+            )
         else:
             found, left = _parse_halves(group, parse)
-            blocks += found
-            bad += [_name(record, "bad_json") for record in left]
-            bad_users += [user for record in left for user in _look_at_json(record[1], fields)[2]]
+        blocks += found
+        bad += [_name(record, reason or "bad_json") for record in left]
+        bad_users += [user for record in left for user in _look_at_json(record[1], fields)[2]]
     return Parsed(blocks, len(records), bad, bad_users)
 
 
@@ -289,7 +291,7 @@ def _look_at_json(line: bytes, fields: Fields) -> tuple[str, tuple[str, str, str
     5,000 digits, for example). The list has the user, or is empty if there is no usable one.
     """
     if not is_utf8(line):
-        return "bad_utf8", None, []
+        return "bad_utf8", None, _whose(line, fields)
     if line[:1] != b"{" or line[-1:] != b"}":
         return _why_no_object(line), None, []
     repeated = False
@@ -304,9 +306,9 @@ def _look_at_json(line: bytes, fields: Fields) -> tuple[str, tuple[str, str, str
     except RecursionError:
         return "too_deep", ("", "", ""), []
     except ValueError:
-        return "bad_json", ("", "", ""), []
+        return "bad_json", ("", "", ""), _whose(line, fields)
     if repeated:
-        return "repeated_field", ("", "", ""), []
+        return "repeated_field", ("", "", ""), _whose(line, fields)
     user_name = next((name for name in fields.user if record.get(name) is not None), None)
     text_name = next((name for name in fields.content if record.get(name) is not None), None)
     if user_name is None or record[user_name] == "":
@@ -314,9 +316,9 @@ def _look_at_json(line: bytes, fields: Fields) -> tuple[str, tuple[str, str, str
     user = record[user_name]
     if isinstance(user, bool) or not isinstance(user, (str, int)):
         return "bad_user", None, []
-    if isinstance(user, int) and not -(2**63) <= user < 2**63:
-        return "bad_user", None, []
     usable = utf8_of(str(user))
+    if isinstance(user, int) and not -(2**63) <= user < 2**63:
+        return "bad_user", None, usable
     if text_name is None:
         return "missing_text", None, usable
     content = record[text_name]
@@ -326,6 +328,25 @@ def _look_at_json(line: bytes, fields: Fields) -> tuple[str, tuple[str, str, str
     if not usable or not utf8_of("".join(strings)):
         return "lone_surrogate", None, usable
     return "", (user_name, text_name, type(user).__name__), usable
+
+
+def _whose(line: bytes, fields: Fields) -> list[bytes]:
+    """The user of a bad line, as a list of one, read as leniently as possible; empty if there is none to be read.
+
+    Privacy: a user counts once for the gate, but only if the user of each bad record is known. Bytes that are not
+    UTF-8, control characters and repeated fields elsewhere in the line do not hide the user.
+    """
+    try:
+        found = json.loads(line.decode("utf-8", "surrogateescape"), strict=False, object_pairs_hook=tuple)
+    except (ValueError, RecursionError):
+        return []
+    pairs = [pair for pair in found if pair[1] is not None] if isinstance(found, tuple) else []
+    for field in fields.user:
+        values = [value for name, value in pairs if name == field]
+        if values:
+            known = len(values) == 1 and isinstance(values[0], (str, int)) and not isinstance(values[0], bool)
+            return utf8_of(str(values[0])) if known and values[0] != "" else []
+    return []
 
 
 def utf8_of(text: str) -> list[bytes]:

@@ -216,6 +216,8 @@ def new_directory(name: str, directory: str | None, *, private: bool = False, ma
 def check_apart(output: str, *, noise_key: str | None, key_records: str | None = None, **paths: str | None) -> None:
     """Raises ParameterError if the noise key, records of its uses, or one of the other paths, is inside the output.
 
+    Also if a path is a pattern: files of another directory would be taken for those of this one.
+
     The output may be published. With the key, the noise can be removed; records of its uses tell which windows had
     data; lists of bad records and notes for the operator have exact counts; checkpoints tell of a run that is not
     finished. A link to a key counts as the key: records are made beside both.
@@ -226,6 +228,9 @@ def check_apart(output: str, *, noise_key: str | None, key_records: str | None =
         key_records: the directory for records of uses, as the user gave it.
         paths: other files and directories, by the name of their flag.
     """
+    for name, path in {"output": output, **paths}.items():
+        if path is not None and re.search(r"[*?\[]", path):  # Beam would take it for a pattern, of other directories
+            raise ParameterError(f"{name} must be a path without *, ? and [, got {path!r}.")
     inside = {name: [path] for name, path in paths.items() if path is not None}
     if noise_key is not None:
         key = KeyReference.parse(noise_key, key_records)

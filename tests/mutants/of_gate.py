@@ -29,6 +29,18 @@ GATE = (
         tests=("tests/pipelines/io/test_reading.py::test_whose_records_are_bad[jsonl]",),
     ),
     Mutant(
+        name="gate_forgets_users_of_broken_text",
+        why="A user whose texts are not UTF-8 counts once for each of them: seven hundred stop a run of ten thousand users.",
+        edits=(
+            Edit(
+                "pipelines/io/parsing.py",
+                '        return "bad_utf8", None, _whose(line, fields)\n',
+                '        return "bad_utf8", None, []\n',
+            ),
+        ),
+        tests=("tests/pipelines/io/test_reading.py::test_whose_records_are_bad[jsonl]",),
+    ),
+    Mutant(
         name="gate_without_noise",
         why="Whether there is a release is decided by exact counts: at the margin one user decides.",
         edits=(Edit(_GATE, "(self.excess(counts) + noise) // step", "self.excess(counts) // step"),),

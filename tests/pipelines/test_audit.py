@@ -99,7 +99,7 @@ def test_a_threshold_one_deviation_too_low(tmp_path, monkeypatch):
     assert not attack(tmp_path, "lone").holds
 
 
-@pytest.mark.parametrize("policy", ["paper", "plus"])
+@pytest.mark.parametrize("policy", ["paper", pytest.param("plus", marks=pytest.mark.campaign)])
 def test_no_spurious_grams(tmp_path, monkeypatch, policy):
     nothing = np.zeros(0, np.uint64), np.zeros(0, np.int64)
     monkeypatch.setattr(Cutoffs, "zero_cells", lambda self, prf: nothing)

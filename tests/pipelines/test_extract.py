@@ -280,8 +280,9 @@ def test_msnbc_has_the_size_of_the_prototypes(msnbc, tmp_path, policy):
 
 # Where tests run in the background, Ctrl-C is ignored, and so it would be by the processes that they start.
 SLOW = """
-import signal, sys, time
+import signal, sys, time, warnings
 signal.signal(signal.SIGINT, signal.default_int_handler)
+warnings.simplefilter("ignore")  # Google's packages warn of their own versions when they are imported
 from dpngram.pipelines.cli import main
 from dpngram.pipelines.io import writing
 writing._Writer.write = lambda *a, **k: time.sleep(60)

@@ -175,7 +175,7 @@ for line in sys.stdin:
 """
 
 
-@pytest.mark.parametrize("kills", [6, pytest.param(20, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.campaign)])
 def test_killed_at_many_moments(tmp_path, kills):
     """kill -9 before a file is opened, renamed, linked or removed: no manifest, or all that it names is there with its
     checksum; then --resume gives the same bytes."""

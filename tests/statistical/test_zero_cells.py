@@ -56,7 +56,7 @@ def text_cells():
     )
 
 
-@pytest.mark.parametrize("runs", [2000, pytest.param(10_000, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("runs", [1000, pytest.param(10_000, marks=pytest.mark.campaign)])
 def test_a_whole_round_has_the_law_of_noise_on_every_cell(runs):
     """One round of level 2, so many times with the zero cells simulated, and as often with a generator's noise on all
     576 cells: the same law of what is released (users' cells, others, each cell, the tallies).

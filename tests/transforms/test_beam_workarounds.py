@@ -67,6 +67,7 @@ def test_compare(graphs, tmp_path):
     assert graphs == [set()]
 
 
+@pytest.mark.campaign
 def test_windows_and_the_audit(graphs, tmp_path):
     flags = ["audit", "--output", str(tmp_path / "audit"), "--trials", "20", "--quiet", "--attacks", "crowd"]
     assert main([*flags, "--error", "1e-9"]) == 0

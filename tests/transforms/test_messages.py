@@ -54,6 +54,7 @@ ALLOWED = {
     "transforms/policies/paper.py PaperRound.weigh": CHECKED,
     "transforms/prepare_posts.py choose_tokenizer": BUILT,
     "transforms/randomness/draws.py binomial": "callers expect fewer than 2^31 cells, with chances inside (0, 1)",
+    "transforms/randomness/key_records.py state_directory": BUILT,
     "transforms/randomness/key_records.py remember": "becomes KEY_RECORD_UNREADABLE in `KeyReference.remember`",
     "transforms/randomness/key_records.py _read": "becomes KEY_RECORD_UNREADABLE in `KeyReference.remember`",
     "transforms/randomness/noise_key.py KeyReference.parse": BUILT,

@@ -25,6 +25,8 @@ from collections.abc import Iterator, Sequence
 
 from apache_beam.io.filesystems import FileSystems
 
+from dpngram.accounting import ParameterError
+
 __all__ = [
     "OtherUseError",
     "Place",
@@ -76,6 +78,8 @@ def state_directory() -> str | None:
     XDG_STATE_HOME is ~/.local/state where it is not set. None if there is no home.
     """
     base = os.environ.get(STATE_VARIABLE)
+    if base and not os.path.isabs(base):  # it would be another directory from every working directory
+        raise ParameterError(f"{STATE_VARIABLE} must be an absolute path, got {base!r}.")
     if not base:
         base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
         if not os.path.isabs(base):  # XDG: such a value is to be ignored; ~ stays where there is no home
@@ -83,7 +87,7 @@ def state_directory() -> str | None:
         if not os.path.isabs(base):
             return None
         base = os.path.join(base, "dpngram")
-    return os.path.join(os.path.abspath(base), "keys")
+    return os.path.join(base, "keys")
 
 
 def places(key_file: str | None, directory: str | None, *, fresh: bool, remote: bool) -> list[Place]:

@@ -134,3 +134,12 @@ def test_records_of_a_key_are_apart_from_the_output(tmp_path, monkeypatch):
     for place in ("gs://bucket/out/records", "gs://bucket/out"):
         with pytest.raises(ParameterError, match="key_records must not be in the output"):
             check_apart("gs://bucket/out", noise_key="gs://bucket/k", key_records=place)
+
+
+@pytest.mark.parametrize("name", ["o[1]", "o*", "o?"])
+def test_paths_that_are_patterns(tmp_path, name):
+    """`o[1]` matches the files of its neighbour `o1`: they would be deleted, and those of `o[1]` would stay."""
+    with pytest.raises(ParameterError, match=r"output must be a path without \*, \? and \["):
+        check_apart(str(tmp_path / name), noise_key=None)
+    with pytest.raises(ParameterError, match="checkpoints must be a path without"):
+        check_apart(str(tmp_path / "out"), noise_key=None, checkpoints=str(tmp_path / name))

@@ -8,6 +8,7 @@ import threading
 import pytest
 from helpers.keys import write_key
 
+from dpngram.accounting import ParameterError
 from dpngram.transforms.randomness import key_records
 from dpngram.transforms.randomness.key_records import Place, places, recall, remember, state_directory
 from dpngram.transforms.randomness.noise_key import ALGORITHM_VERSION, KeyReference, NoiseKeyError, Randomness
@@ -235,6 +236,9 @@ def test_a_fresh_key_leaves_no_state(tmp_path, key):
 def test_the_state_directory(monkeypatch, tmp_path):
     monkeypatch.setenv("DPNGRAM_STATE", str(tmp_path / "mine"))
     assert state_directory() == str(tmp_path / "mine" / "keys")
+    monkeypatch.setenv("DPNGRAM_STATE", "mine")
+    with pytest.raises(ParameterError, match="DPNGRAM_STATE must be an absolute path"):
+        state_directory()
     monkeypatch.delenv("DPNGRAM_STATE")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))

@@ -30,7 +30,7 @@ GATE = (
     ),
     Mutant(
         name="gate_forgets_users_of_broken_text",
-        why="A user whose texts are not UTF-8 counts once for each of them: seven hundred stop a run of ten thousand users.",
+        why="A user whose texts are not UTF-8 counts once for each of them: hundreds stop a run.",
         edits=(
             Edit(
                 "pipelines/io/parsing.py",

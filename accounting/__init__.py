@@ -1,5 +1,6 @@
 """The mathematics: a privacy budget becomes a plan. Imports no Beam and knows nothing of text."""
 
+from dpngram.accounting.composition import Budget, Spending, composed_epsilon, fits_budget, spending_of
 from dpngram.accounting.explain import explain_plan, guarantee_in_words
 from dpngram.accounting.forecast import plan_document, users_needed
 from dpngram.accounting.gaussian import compose_sigmas, gaussian_delta, gaussian_epsilon, gaussian_sigma
@@ -17,18 +18,22 @@ from dpngram.accounting.unions import UnionPlan, UnionQuery, plan_union_all, pla
 
 __all__ = [
     "POLICIES",
+    "Budget",
     "ExtractionPlan",
     "LevelPlan",
     "ParameterError",
     "PolicySpec",
     "RoundPlan",
     "RoundingCost",
+    "Spending",
     "UnionPlan",
     "UnionQuery",
     "compose_sigmas",
+    "composed_epsilon",
     "expected_spurious",
     "explain_plan",
     "first_level_threshold",
+    "fits_budget",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_sigma",
@@ -40,6 +45,7 @@ __all__ = [
     "plan_union_even",
     "plan_union_single",
     "rounding_cost",
+    "spending_of",
     "spurious_probability",
     "switching_bound",
     "users_needed",

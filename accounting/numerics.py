@@ -44,8 +44,9 @@ COUNT_ERROR = 2.0**-24
 COUNT_TAIL = 2.0**-200
 # Policies with individual budgets give no weight below 2^-12: a touched cell costs 2^-24 of the squared budget or more.
 LEAST_WEIGHT_BITS = 12
-MAX_STRATA = 512  # of one round
-_COUNTS = 2  # for a stratum: the zero cells above the floor, and those below 0
+MAX_STRATA = 512  # of one level
+# Of one stratum and level: the zero cells above the floor, three groups below it, and those of the second look.
+_COUNTS = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,8 +77,10 @@ def touched(
     budget = 1 << (2 * LEAST_WEIGHT_BITS)
     given = [number * (budget if cap is None else cap) for cap, number in zip(caps, rounds, strict=True)]
     cells = min(sum(given), budget) if individual_budgets else sum(given)
-    counts = sum(rounds[1:]) * (_COUNTS * MAX_STRATA if individual_budgets else 1)
-    return windows * (cells + 1), windows * min(counts, _COUNTS * cells)
+    if not individual_budgets:
+        return windows * (cells + 1), windows * sum(rounds[1:])
+    later = len(rounds) - 1  # levels: each may have one noisy number more, the count of `plus`
+    return windows * (cells + 1 + later), windows * min(later * _COUNTS * MAX_STRATA, _COUNTS * cells)
 
 
 def rounding_cost(epsilon: float, delta: float, cells: int, counts: int = 0) -> RoundingCost:

@@ -115,6 +115,7 @@ class ExtractionPlan:
         threshold_delta: d for one release.
         gate_sigma: the noise of the gate. It is paid for whether or not a run has a gate.
         levels: one for each length, from 1 on.
+        edition: of the policy.
     """
 
     policy: str
@@ -125,9 +126,15 @@ class ExtractionPlan:
     threshold_delta: float
     gate_sigma: float
     levels: tuple[LevelPlan, ...]
+    edition: int = 1
 
     def __post_init__(self) -> None:
         check_choice("policy", self.policy, tuple(POLICIES))
+        if self.edition != self.spec.edition or isinstance(self.edition, bool):
+            raise ParameterError(
+                f"edition must be {self.spec.edition} for policy {self.policy}, got {self.edition!r:.40}: "
+                "another version of dpngram made this plan. Make it again."
+            )
         _store(
             self,
             epsilon=check_epsilon(self.epsilon),
@@ -142,6 +149,9 @@ class ExtractionPlan:
         )
         if [level.n for level in self.levels] != list(range(1, self.max_n + 1)) or not self.levels:
             raise ParameterError("levels must be numbered 1, 2, ... without a gap.")
+        rounds = [len(level.rounds) for level in self.levels]
+        if rounds != [len(self.spec.rounds(level.n)) for level in self.levels]:
+            raise ParameterError(f"levels of policy {self.policy} must have the rounds of the policy, got {rounds}.")
         if not self.spec.individual_budgets and any(
             level.max_contributions is None or [part.share for part in level.rounds] != [1.0] for level in self.levels
         ):
@@ -149,8 +159,7 @@ class ExtractionPlan:
         self._check_guarantee()
 
     def _check_guarantee(self) -> None:
-        caps, rounds = zip(*((level.max_contributions, len(level.rounds)) for level in self.levels), strict=True)
-        epsilon, delta = _left_by_rounding(self.epsilon, self.delta, caps, rounds, self.windows, self.spec)
+        epsilon, delta = rounding_cost(self.epsilon, self.delta, *self.touched).left(self.epsilon, self.delta)
         spent = self.windows * self.threshold_delta
         if spent >= 1 or delta_needed(epsilon, self.sigma_star, spent) > delta * (1 + 1e-15):
             raise ParameterError(
@@ -178,6 +187,13 @@ class ExtractionPlan:
         return _compose([level.sigma for level in self.levels], self.gate_sigma, self.windows, self.spec)
 
     @property
+    def touched(self) -> tuple[int, int]:
+        """How many cells and counts finite precision is charged for, see `numerics.touched`."""
+        caps = [level.max_contributions for level in self.levels]
+        rounds = [len(level.rounds) for level in self.levels]
+        return touched(caps, rounds, self.windows, individual_budgets=self.spec.individual_budgets)
+
+    @property
     def gate_margin(self) -> float:
         """By how many users the noisy number of bad ones must exceed what is allowed before a run stops."""
         return gate_margin(self.gate_sigma)
@@ -195,9 +211,16 @@ class ExtractionPlan:
             return level.rho
         return level_threshold(level.sigma, self.eta, previous, valid)
 
+    def settings(self) -> dict[str, Any]:
+        """All that decides what is released. A first edition is not named, so that it keeps its noise."""
+        fields = dataclasses.asdict(self)
+        if self.edition == 1:
+            del fields["edition"]
+        return fields
+
     def to_json(self) -> str:
         """A text that `from_json` reads back to an equal plan; the derived figures are for readers."""
-        fields = dataclasses.asdict(self)
+        fields = self.settings()
         for level, written in zip(self.levels, fields["levels"], strict=True):
             written["rho"] = level.rho
         derived = {"max_n": self.max_n, "sigma_star": self.sigma_star, "gate_margin": self.gate_margin}
@@ -219,6 +242,7 @@ class ExtractionPlan:
         levels = document.pop("levels", None)
         if not isinstance(levels, list) or not all(isinstance(level, dict) for level in levels):
             raise ParameterError("plan levels must be a list of objects.")
+        document.setdefault("edition", 1)
         _check_fields(cls, {**document, "levels": None})
         return cls(levels=tuple(map(_read_level, levels)), **document)
 
@@ -304,6 +328,7 @@ def plan_extraction(
         threshold_delta=threshold_delta,
         gate_sigma=gate_sigma,
         levels=levels,
+        edition=spec.edition,
     )
 
 

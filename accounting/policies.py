@@ -30,12 +30,14 @@ class PolicySpec:
     token_share: float
     # The default ratio between neighbouring levels: of sigma_k (separate budgets), or of 1/sqrt(share_k).
     decay: float
-    # Parts of a level's budget, one for each round: of level 1, of level 2, ...; levels beyond have one round.
-    round_shares: tuple[tuple[float, ...], ...] = ()
+    # Plans of other editions are refused: they were made for another algorithm.
+    edition: int = 1
+    # Parts of a level's budget, one for each round: of level 1, and of each later level.
+    round_shares: tuple[tuple[float, ...], tuple[float, ...]] = ((1.0,), (1.0,))
 
     def rounds(self, n: int) -> tuple[float, ...]:
         """The parts of level n's budget, round by round."""
-        return self.round_shares[n - 1] if n <= len(self.round_shares) else (1.0,)
+        return self.round_shares[0 if n == 1 else 1]
 
 
 POLICIES = {
@@ -54,13 +56,14 @@ POLICIES = {
         PolicySpec(
             name="plus",
             summary="every user has one budget for all levels and spends it on grams that are neither hopeless "
-            "nor certain; thresholds follow from noisy tallies of similar grams",
+            "nor certain; each level is looked at twice, and released in the order of certainty",
             individual_budgets=True,
             eta_is_bound=False,
             both_sides_only=True,
             token_share=0.05,
             decay=0.8**-0.5,
-            round_shares=((0.05, 0.25, 0.7), (0.15, 0.85)),
+            edition=2,
+            round_shares=((0.05, 0.25, 0.7), (0.4, 0.52, 0.08)),
         ),
     )
 }

@@ -7,6 +7,8 @@
   A budget that cannot be had is a `ParameterError`. None of these needs Beam.
 - `ExtractNgrams` is a PTransform from documents to rows (`Ngram`). `ExtractLevels` gives one table (`GramTable`) for
   each length instead. A noise key that cannot be used is a `NoiseKeyError`.
+- `extract_frame` does all of it for a data frame of pandas or a table of Arrow.
+- `Ledger` adds up what several releases of the same users spend.
 
 `dpngram.accounting` and `dpngram.transforms` have the parts. The command `dpngram` is in `dpngram.pipelines`.
 
@@ -24,12 +26,14 @@ __all__ = [
     "ExtractNgrams",
     "ExtractionPlan",
     "GramTable",
+    "Ledger",
     "Ngram",
     "NoiseKeyError",
     "ParameterError",
     "__version__",
     "accounting",
     "explain_plan",
+    "extract_frame",
     "pipelines",
     "plan_extraction",
     "transforms",
@@ -38,12 +42,16 @@ __all__ = [
 if TYPE_CHECKING:  # mypy and editors see plain imports, and so find a name that is spelt wrong
     from dpngram import accounting, pipelines, transforms
     from dpngram.accounting import ExtractionPlan, ParameterError, explain_plan, plan_extraction
+    from dpngram.pipelines.frames import extract_frame
+    from dpngram.pipelines.io.ledger_file import Ledger
     from dpngram.transforms import ExtractLevels, ExtractNgrams, GramTable, Ngram, NoiseKeyError
 else:
     _NAMES = {
         "accounting": ("ExtractionPlan", "ParameterError", "explain_plan", "plan_extraction"),
         "transforms": ("ExtractLevels", "ExtractNgrams", "GramTable", "Ngram", "NoiseKeyError"),
         "pipelines": (),
+        "pipelines.frames": ("extract_frame",),
+        "pipelines.io.ledger_file": ("Ledger",),
     }
 
     def __getattr__(name):

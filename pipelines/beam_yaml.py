@@ -7,10 +7,12 @@ providers:
       ExtractNgrams: dpngram.pipelines.beam_yaml.extract_ngrams
 """
 
+import difflib
+import inspect
 from typing import Any
 
-from dpngram.accounting import plan_extraction
-from dpngram.transforms import ExtractNgrams
+from dpngram.accounting import ParameterError, plan_extraction
+from dpngram.transforms import ExtractLevels, ExtractNgrams
 
 __all__ = ["extract_ngrams"]
 
@@ -23,12 +25,16 @@ def extract_ngrams(
     max_contributions: int,
     eta: float = 0.01,
     policy: str = "plus",
+    max_bad_fraction: float | None = None,
     **settings: Any,
 ) -> ExtractNgrams:
     """Rows with a user and a text -> rows (n, tokens, weight). `settings` are those of `ExtractNgrams`.
 
+    Without `max_bad_fraction` it is 1 % in the global window, as on the command line; in others there is no verdict.
+
     Privacy: that of `ExtractNgrams`; every application in a graph is a separate release.
     """
+    _check_names(settings)
     plan = plan_extraction(
         epsilon=float(epsilon),
         delta=float(delta),
@@ -37,4 +43,15 @@ def extract_ngrams(
         eta=float(eta),
         policy=policy,
     )
-    return ExtractNgrams(plan, **settings)
+    return ExtractNgrams(plan, **{**settings, "max_bad_fraction": max_bad_fraction})
+
+
+def _check_names(settings: dict[str, Any]) -> None:
+    """Raises ParameterError for a setting that there is not: the word in the YAML, not one of Python's calls."""
+    known = [*inspect.signature(extract_ngrams).parameters, *inspect.signature(ExtractLevels).parameters]
+    known = [name for name in known if name not in ("plan", "settings")]
+    for name in settings:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1, 0.6)
+            hint = f"; did you mean {close[0]}?" if close else f"; it has {', '.join(sorted(set(known)))}."
+            raise ParameterError(f"config of ExtractNgrams must have known names, got {name!r:.80}{hint}")

@@ -15,6 +15,8 @@ PROGRAMS = {
     "plan": "show what a privacy budget buys: noise, thresholds, users needed",
     "extract": "release private n-grams from files",
     "stream": "release private n-grams from messages as they arrive, window by window",
+    "verify": "check a finished release, and print its guarantee in words",
+    "ledger": "show what all releases of a data set have spent together",
     "report": "make report.html again from a finished release",
     "compare": "run the paper's systems side by side: tables, figures, sweeps",
     "audit": "try to break the privacy of this build: lower bounds on epsilon",

@@ -9,16 +9,19 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from dpngram.accounting import ExtractionPlan, ParameterError
+from dpngram.accounting.advice import FEW, advise_more
 from dpngram.accounting.parameters import check_choice
 from dpngram.pipelines.io.bigquery import TABLE_PATTERN, WriteBigQuery, check_table
+from dpngram.pipelines.io.deny_list import NOTHING_DENIED, DenyList, read_deny_list
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.io.input_formats import FileReader, InputFormat
 from dpngram.pipelines.io.output_directory import CleanUp, Places, beside, can_resume, clean_up, prepare_output
 from dpngram.pipelines.io.reading import BAD_RECORDS
-from dpngram.pipelines.io.release_files import read_manifest
+from dpngram.pipelines.io.release_files import Origin, read_manifest, read_rows
 from dpngram.pipelines.io.writing import WriteRelease
 from dpngram.pipelines.launch.dataflow import check_dataflow, is_dataflow, is_dry_run, job_line, waits
 from dpngram.pipelines.launch.extraction_flags import (
+    deny_flag,
     extraction_arguments,
     extraction_flags,
     output_format_flag,
@@ -26,7 +29,17 @@ from dpngram.pipelines.launch.extraction_flags import (
     screen_flags,
 )
 from dpngram.pipelines.launch.failures import failure_message
-from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser, budget_flags, plan_from_flags
+from dpngram.pipelines.launch.flags import (
+    Flag,
+    Kind,
+    OneLineParser,
+    budget_flags,
+    check_users,
+    plan_from_flags,
+    show_note,
+    users_flag,
+    warn_of_doubts,
+)
 from dpngram.pipelines.launch.input_flags import (
     check_apart,
     check_input,
@@ -36,6 +49,7 @@ from dpngram.pipelines.launch.input_flags import (
     new_directory,
     read_documents,
 )
+from dpngram.pipelines.launch.ledger_flags import Account, ledger_flags, open_account
 from dpngram.pipelines.launch.operator_notes import write_operator_notes
 from dpngram.pipelines.launch.program import Job, run_job
 from dpngram.pipelines.launch.progress import show_metrics, show_progress
@@ -52,7 +66,7 @@ def make_parser() -> OneLineParser:
     parser = OneLineParser(
         prog="dpngram extract", description="Release n-grams from private text. Any other flag goes to Beam."
     )
-    parser.add_flags(budget_flags(), "budget")
+    parser.add_flags([*budget_flags(), users_flag(), *ledger_flags()], "budget")
     parser.add_flags([*input_flags(), *_output_flags()], "data")
     when = "give one only to resume or replay one release (default: a fresh key)"
     extraction = extraction_flags("release", when)
@@ -70,6 +84,7 @@ def _output_flags() -> list[Flag]:
     return [
         Flag("output", "directory for the release; must be new or empty", Kind.PATH, required=True, metavar="DIR"),
         output_format_flag(),
+        deny_flag(),
         Flag("output_bigquery", table, pattern=TABLE_PATTERN, metavar="TABLE"),
         Flag("overwrite", "replace a release in the output directory", Kind.SWITCH),
         Flag("resume", resume, Kind.SWITCH),
@@ -89,16 +104,24 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     dry_run, here = is_dry_run(options), runs_here(options)
     input_format = input_format_from_flags(flags, look=not dry_run, here=here)
     places = _check_flags(flags, options, input_format)
+    tokens_given = input_format.fields.tokens is not None
+    deny = read_deny_list(flags.deny, flags.tokenizer, tokens_given=tokens_given, offline=dry_run)
+
+    def make_transform(size: int) -> ExtractLevels:
+        return ExtractLevels(
+            plan,
+            **extraction_arguments(flags, size),
+            user_per_document=not input_format.reader.has_users,
+            max_bad_fraction=most_bad,
+            checkpoints=places.checkpoints if places.keeps else None,
+            offline=dry_run,
+        )
+
+    account = open_account("extract", flags, plan, make_transform(0).settings(), local=here, offline=dry_run)
+    account.check()
     size = check_input(flags, input_format, look=not dry_run, here=here)
     pipeline = make_pipeline(options, size, given=flags.beam_flags, verbose=flags.verbose)
-    extract = ExtractLevels(
-        plan,
-        **extraction_arguments(flags, size),
-        user_per_document=not input_format.reader.has_users,
-        max_bad_fraction=most_bad,
-        checkpoints=places.checkpoints if places.keeps else None,
-        offline=dry_run,
-    )
+    extract = make_transform(size)
     if not dry_run and not prepare_output(
         places,
         plan,
@@ -108,7 +131,9 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         resume=flags.resume,
         resume_hint=f"To finish it: {flags.resume_command}" if flags.noise_key else "",
     ):
-        return Job(functools.partial(_show, _finished_again(places)))
+        _check_denied(places.output, deny)
+        account.enter()
+        return Job(functools.partial(_show, _finished_again(places), account))
     extract_files(
         pipeline,
         flags.input,
@@ -120,9 +145,37 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         checkpoints=places.checkpoints if places.keeps else None,
         bad_records=flags.bad_records if dry_run else _bad_records(flags),
         output_bigquery=flags.output_bigquery,
+        origin={**_origin(input_format), "release": flags.release},
+        deny=deny,
     )
-    run = functools.partial(_run, flags, options, places, pipeline, plan.max_n, size, start)
+    check_users(flags)
+    if not flags.quiet:
+        warn_of_doubts("dpngram extract", flags, plan)
+    if not dry_run:
+        account.enter()
+    run = functools.partial(_run, flags, options, places, pipeline, account, size, start)
     return Job(run, pipeline, functools.partial(can_resume, places) if places.keeps else None)
+
+
+def _check_denied(directory: str, deny: DenyList) -> None:
+    """Raises ParameterError if a finished release was made with another --deny."""
+    manifest = read_manifest(directory)
+    said = manifest.get("origin", {}).get("denied")
+    grams = [tokens for rows in read_rows(directory, manifest).values() for tokens, _ in rows]
+    if said != (deny.in_words() if deny.phrases else None) or deny.holds(grams):
+        raise ParameterError(
+            f"resume must have the --deny of the release that is in {directory!r}; --overwrite makes it again, and "
+            "with the same key it is the same release."
+        )
+
+
+def _origin(input_format: InputFormat) -> Origin:
+    """What a user was, and which field had the text, in words."""
+    fields = input_format.fields
+    if not input_format.reader.has_users:
+        return {"user": "each line", "text": "the line"}
+    text = f"lists of tokens in field {fields.tokens}" if fields.tokens else f"field {', else '.join(fields.text)}"
+    return {"user": f"field {', else '.join(fields.user)}", "text": text}
 
 
 def _bad_records(flags: argparse.Namespace) -> str | None:
@@ -162,6 +215,8 @@ def _check_flags(flags: argparse.Namespace, options: PipelineOptions, input_form
         bad_records=flags.bad_records,
         operator_notes=notes,
         checkpoints=checkpoints,
+        ledger=flags.ledger,
+        deny=flags.deny,
     )
     return Places(flags.output, notes, checkpoints, keeps=flags.noise_key is not None)
 
@@ -171,12 +226,12 @@ def _run(
     options: PipelineOptions,
     places: Places,
     pipeline: beam.Pipeline,
-    levels: int,
+    account: Account,
     size: int,
     start: float,
 ) -> int:
     try:
-        with show_progress(pipeline, levels, size, quiet=flags.quiet):
+        with show_progress(pipeline, account.plan.max_n, size, quiet=flags.quiet):
             result = pipeline.run()
             if is_dry_run(options) or not waits(options):
                 return _show(job_line(options, result, flags.output))
@@ -188,12 +243,17 @@ def _run(
         raise
     write_report(flags.output)
     if places.notes is not None:
-        write_operator_notes(places.notes, result, time.time() - start, size)
-    return _show(_summary(flags.output))
+        write_operator_notes(places.notes, result, start, size, type(pipeline.runner).__name__)
+    status = _show(_summary(flags.output), account)
+    if not flags.quiet and read_manifest(flags.output)["released"] < FEW:  # a public number
+        show_note(advise_more(account.plan))
+    return status
 
 
-def _show(line: str) -> int:
+def _show(line: str, account: Account | None = None) -> int:
     print(line)
+    if account is not None:
+        account.show()
     return 0
 
 
@@ -229,6 +289,8 @@ def extract_files(
     checkpoints: str | None = None,
     bad_records: str | None = None,
     output_bigquery: str | None = None,
+    origin: Origin | None = None,
+    deny: DenyList = NOTHING_DENIED,
 ) -> None:
     """The whole graph: bytes -> documents -> levels -> files.
 
@@ -243,10 +305,14 @@ def extract_files(
         checkpoints: those of `extract`; they are deleted when the release is written.
         bad_records: directory for the list of records that cannot be used.
         output_bigquery: a table that gets the rows, too.
+        origin: what the release is made from, for the manifest.
+        deny: what is left out of everything that is written.
     """
     documents = read_documents(pipeline, patterns, input_format, bad_records)
     tables = documents | "ExtractNgrams" >> extract  # {n: table of released grams}
-    written = tables | "Write" >> WriteRelease(output, plan, extract.settings(), output_format)
+    written = tables | "Write" >> WriteRelease(
+        output, plan, extract.settings(), output_format, origin=origin, deny=deny
+    )
     written | "CleanUp" >> CleanUp(output, checkpoints)
     if output_bigquery is not None:
-        tables | "WriteBigQuery" >> WriteBigQuery(output_bigquery)
+        tables | "WriteBigQuery" >> WriteBigQuery(output_bigquery, deny)

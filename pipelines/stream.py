@@ -19,6 +19,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.accounting.parameters import check_choice, check_number
+from dpngram.pipelines.io.deny_list import NOTHING_DENIED, DenyList, read_deny_list
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.io.look import Look, Wanted, json_columns, look_at_files
 from dpngram.pipelines.io.polling import PollFiles
@@ -26,14 +27,24 @@ from dpngram.pipelines.io.reading import match_files
 from dpngram.pipelines.io.writing import WriteWindows
 from dpngram.pipelines.launch.dataflow import is_dry_run
 from dpngram.pipelines.launch.extraction_flags import (
+    deny_flag,
     extraction_arguments,
     extraction_flags,
     output_format_flag,
     pruning_flag,
     screen_flags,
 )
-from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser, budget_flags, plan_from_flags
+from dpngram.pipelines.launch.flags import (
+    Flag,
+    Kind,
+    OneLineParser,
+    budget_flags,
+    plan_from_flags,
+    users_flag,
+    warn_of_doubts,
+)
 from dpngram.pipelines.launch.input_flags import check_apart, look_from_here
+from dpngram.pipelines.launch.ledger_flags import ledger_flags, open_account
 from dpngram.pipelines.launch.program import Job, run_job
 from dpngram.pipelines.launch.runner import make_pipeline, runs_here
 from dpngram.transforms import ExtractLevels
@@ -68,23 +79,48 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     window = _windows(flags)
     _check_source(flags)
     check_choice("start", flags.start, STREAM_STARTS)
-    _check_key(flags.noise_key, flags.key_records, flags.output)
-    if flags.input is not None and not is_dry_run(options):
+    _check_key(flags.noise_key, flags.key_records, flags.output, ledger=flags.ledger, deny=flags.deny)
+    offline = is_dry_run(options)
+    extract = ExtractLevels(
+        plan,
+        **extraction_arguments(flags),
+        max_bad_fraction=1.0,  # windows have no gate
+        bound_windows=True,
+        stream_start=flags.start,
+        offline=offline,
+    )
+    account = open_account(
+        "stream",
+        flags,
+        plan,
+        extract.settings(),
+        local=runs_here(options),
+        offline=offline,
+        windows=True,
+        again=flags.start == "again",
+    )
+    account.check()
+    if flags.input is not None and not offline:
         _look_at_messages(flags, runs_here(options))
     options.view_as(StandardOptions).streaming = True
     pipeline = make_pipeline(options, 0, verbose=flags.verbose)
     messages = _read(pipeline, flags)
-    extract = ExtractLevels(
-        plan,
-        **extraction_arguments(flags),
-        bound_windows=True,
-        stream_start=flags.start,
-        offline=is_dry_run(options),
-    )
     fields = (flags.user_field, flags.text_field, flags.time_field)
     stream_messages(
-        messages, fields, window, flags.output, plan, extract, flags.output_format, again=flags.start == "again"
+        messages,
+        fields,
+        window,
+        flags.output,
+        plan,
+        extract,
+        flags.output_format,
+        again=flags.start == "again",
+        release=flags.release,
+        deny=read_deny_list(flags.deny, flags.tokenizer, offline=offline),
     )
+    warn_of_doubts("dpngram stream", flags, plan)
+    account.enter()  # all that the stream may ever spend
+    account.show()
     return Job(functools.partial(_run, pipeline), pipeline)
 
 
@@ -103,6 +139,8 @@ def stream_messages(
     output_format: str = "jsonl",
     *,
     again: bool = False,
+    release: str = "",
+    deny: DenyList = NOTHING_DENIED,
 ) -> None:
     """The whole graph: messages -> (user, text) by time -> windows -> levels -> a directory for each window.
 
@@ -115,6 +153,8 @@ def stream_messages(
         extract: the transform from documents to levels.
         output_format: one of `OUTPUT_FORMATS`.
         again: the stream was started before, and its state is lost; the manifest says so.
+        release: the label, for the manifest.
+        deny: what is left out of everything that is written.
     """
     tables = (
         messages
@@ -123,7 +163,13 @@ def stream_messages(
         | "ExtractNgrams" >> extract  # {n: table of released grams}, for each window
     )
     tables | "Write" >> WriteWindows(
-        output, plan, extract.settings(), output_format, stream=_STARTED_AGAIN if again else _ONE_START
+        output,
+        plan,
+        extract.settings(),
+        output_format,
+        origin={"user": f"field {fields[0]}", "text": f"field {fields[1]}", "release": release},
+        deny=deny,
+        stream=_STARTED_AGAIN if again else _ONE_START,
     )
 
 
@@ -220,7 +266,7 @@ def _look_at_messages(flags: argparse.Namespace, here: bool) -> None:
     look_from_here(look, files, here)
 
 
-def _check_key(reference: str | None, key_records: str | None, output: str) -> None:
+def _check_key(reference: str | None, key_records: str | None, output: str, **paths: str | None) -> None:
     """Raises ParameterError if this key cannot serve a stream.
 
     A stream is started again, and must then find the same key. The record of a key has a file for every window that
@@ -231,7 +277,7 @@ def _check_key(reference: str | None, key_records: str | None, output: str) -> N
     key = KeyReference.parse(reference)
     if key.scheme == "gcp-secret" and not re.search(r"/versions/\d+$", key.location):
         raise ParameterError("noise_key must name a version of the secret (/versions/N): a stream outlives a rotation.")
-    check_apart(output, noise_key=reference, key_records=key_records)  # it names windows that had data
+    check_apart(output, noise_key=reference, key_records=key_records, **paths)  # it names windows that had data
 
 
 def _read(pipeline: beam.Pipeline, flags: argparse.Namespace) -> beam.PCollection[tuple[bytes, float]]:
@@ -258,7 +304,7 @@ def _make_parser() -> OneLineParser:
         prog="dpngram stream",
         description="Release n-grams from messages as they arrive, window by window. Any other flag goes to Beam.",
     )
-    parser.add_flags(budget_flags(), "budget")
+    parser.add_flags([*budget_flags(), users_flag(), *ledger_flags()], "budget")
     parser.add_flags(_data_flags(), "data")
     parser.add_flags(_window_flags(), "windows")
     extraction = extraction_flags("stream", "required, and a secret needs its version", shards=16)
@@ -281,6 +327,7 @@ def _data_flags() -> list[Flag]:
         Flag("text_field", "field with the text", default="text"),
         Flag("time_field", "field with Unix seconds or an ISO 8601 time (default: the time of arrival)"),
         output_format_flag(),
+        deny_flag(),
     ]
 
 

@@ -1,5 +1,6 @@
 """Shared fixtures."""
 
+import gc
 import json
 import shutil
 import subprocess
@@ -9,10 +10,57 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from helpers.signatures import remember_signatures
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
-ENGINE = ROOT / "tests" / "engines" / "test_flink.py"
+TESTS = ROOT / "tests"
+FLINK = "engines/test_flink.py"
+ENGINE = TESTS / FLINK
+# Files that take five seconds of CPU time or more, the longest first. Flink comes late enough to have been fetched.
+LONG = (
+    "pipelines/test_audit.py",
+    "security/test_faults.py",
+    "pipelines/test_extract.py",
+    "pipelines/test_compare.py",
+    "engines/test_dataflow.py",
+    "security/test_leaks.py",
+    "transforms/test_extract.py",
+    "security/test_load.py",
+    "pipelines/test_hostile.py",
+    "transforms/test_limit_windows.py",
+    "transforms/test_reference.py",
+    "pipelines/io/test_output_directory.py",
+    "statistical/test_precision.py",
+    FLINK,
+    "transforms/test_decide_release.py",
+    "security/test_fuzz_files.py",
+    "transforms/test_streams.py",
+    "pipelines/test_stream.py",
+    "transforms/test_checkpoints.py",
+    "security/test_permutations.py",
+    "test_examples.py",
+    "security/test_fuzz.py",
+    "transforms/test_beam_workarounds.py",
+    "pipelines/io/test_encoding.py",
+    "statistical/test_draws.py",
+    "transforms/randomness/test_draws.py",
+    "security/test_fuzz_release.py",
+    "statistical/test_zero_cells.py",
+    "transforms/test_bind_release.py",
+    "test_mutants.py",
+    "pipelines/launch/test_scaling.py",
+    "statistical/test_spurious.py",
+    "pipelines/io/test_input_formats.py",
+    "pipelines/test_demo.py",
+    "pipelines/test_beam_yaml.py",
+    "test_packaging.py",
+)
+# These have fixtures of the whole session in common.
+TOGETHER = {
+    "tests/pipelines/research/test_results.py": "tests/pipelines/test_compare.py",
+    "tests/pipelines/pages/test_comparison_page.py": "tests/pipelines/test_compare.py",
+}
 FETCHING = pytest.StashKey()
 
 
@@ -36,10 +84,16 @@ def pytest_sessionfinish(session):
 
 
 def pytest_collection_modifyitems(items):
-    """Tests of Flink come in the middle: late enough for it to be there, early enough for the end not to wait."""
-    late = [item for item in items if item.path == ENGINE]
-    items[:] = [item for item in items if item.path != ENGINE]
-    items[len(items) // 2 : len(items) // 2] = late
+    """Files that take long come first, so that all processes end at about the same time."""
+    order = {TESTS / name: number for number, name in enumerate(LONG)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))  # the others stay in their order
+
+
+def pytest_collection_finish(session):
+    """What is imported stays until the end: the garbage collector need not look at it again and again."""
+    remember_signatures()
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -47,7 +101,19 @@ def pytest_xdist_make_scheduler(config, log):
     """Tests of one file share fixtures that cost much, an engine among them: they stay in one process."""
     from xdist.scheduler import LoadFileScheduling
 
-    return LoadFileScheduling(config, log)
+    class InOrder(LoadFileScheduling):
+        """Files begin in the order of the collection. Without this, the file with the most tests would be the first."""
+
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            return TOGETHER.get(file, file)
+
+        def _assign_work_unit(self, node):
+            place = {self._split_scope(test): number for number, test in reversed([*enumerate(self.collection)])}
+            self.workqueue.move_to_end(min(self.workqueue, key=place.get), last=False)
+            super()._assign_work_unit(node)
+
+    return InOrder(config, log)
 
 
 def _new_state(factory, patch):

@@ -8,18 +8,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpngram.transforms.blocks.columns import Array, binary_array, split_binary
+from dpngram.transforms.blocks.columns import binary_array, find_keys, split_binary
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
 from dpngram.transforms.blocks.parts import ReleasedPart, name_zero_cells
 from dpngram.transforms.context import ReleaseContext
 from dpngram.transforms.keyed_dofn import RoundDoFn
 from dpngram.transforms.messages import Message
 from dpngram.transforms.policies.base import RoundPolicy
-from dpngram.transforms.policies.cutoffs import Cutoffs
-from dpngram.transforms.policies.selection import MAX_TALLIED
+from dpngram.transforms.policies.cutoffs import GROUPS, MAX_TALLIED, Cells, Cutoffs
 from dpngram.transforms.randomness.noise_key import Draw
 
-__all__ = ["AddSpuriousGrams", "collect_tokens", "complete_level"]
+__all__ = ["AddSpuriousGrams", "collect_tokens", "complete_level", "join_zero_cells"]
 
 
 class AddSpuriousGrams(beam.PTransform):
@@ -45,12 +44,12 @@ class AddSpuriousGrams(beam.PTransform):
         super().__init__()
         self._policy, self._context = policy, context
 
-    def expand(self, parts: beam.PCollection[ReleasedPart]) -> beam.PCollection[Level]:
+    def expand(self, parts: beam.PCollection[ReleasedPart]) -> beam.PCollection[Any]:  # Level or Survey
         return self._context.start | "Complete" >> beam.ParDo(
             _CompleteDoFn(self._policy, self._context.randomness),
             parts=beam.pvalue.AsIter(parts),
             **self._context.sides("binding", "previous", "earlier"),
-        ).with_output_types(Level)
+        ).with_output_types(type(self._policy.nothing))
 
 
 class _CompleteDoFn(RoundDoFn):
@@ -61,69 +60,76 @@ class _CompleteDoFn(RoundDoFn):
         parts: Iterable[ReleasedPart] = (),
         binding: bytes = b"",
         previous: Level = EMPTY_LEVEL,
-        earlier: Level = EMPTY_LEVEL,
-    ) -> Iterator[Level]:
+        earlier: Any = EMPTY_LEVEL,
+    ) -> Iterator[Any]:
         if self._policy.n == 1 or len(previous):  # an empty S_{k-1} makes V_k empty
-            level = complete_level(list(parts), previous, earlier, self._policy, self.draws(window, binding))
-            if len(level):
-                yield level
+            draw = self.draws(window, binding, earlier.name or previous.name)
+            found = complete_level(list(parts), previous, earlier, self._policy, draw)
+            if len(found) or not isinstance(found, Level):
+                yield found
 
 
 def complete_level(
-    parts: Sequence[ReleasedPart], previous: Level, earlier: Level, policy: RoundPolicy, draw: Draw
-) -> Level:
-    """S_k so far: what earlier rounds released, and every cell of V_k, users' or zero, that reaches its threshold.
-
-    The zero cells above the floor are drawn here by the same keyed draw as in every shard of `threshold_cells`, which
-    reported those that some user has. Their noisy values follow the law of a zero cell that reaches its floor. Should
-    processors disagree about a logarithm, and so about the draw, the run stops: a gram might otherwise be in S_k twice.
+    parts: Sequence[ReleasedPart], previous: Level, earlier: Any, policy: RoundPolicy, draw: Draw
+) -> Any:
+    """What the round has found out, from the parts of all shards: S_k, or what the next round of the level must know.
 
     Args:
         parts: of all shards.
         previous: S_{k-1}; empty at level 1.
-        earlier: what earlier rounds of this level have released.
+        earlier: what earlier rounds of this level have found out.
         policy: the round.
         draw: the keyed functions of this round.
     """
+    if any(part.past != (earlier.name or previous.name) for part in parts):
+        raise ValueError(Message.PARTS_DIFFER.format())
     if policy.n == 1:
         return collect_tokens(parts, earlier, policy)
     cutoffs = policy.cutoffs(previous, earlier)
+    return policy.settle(join_zero_cells(parts, cutoffs, draw), cutoffs, previous, earlier)
 
-    # The zero cells that reached the floor: drawn from all of V_k, without what users or earlier rounds have.
+
+def join_zero_cells(parts: Sequence[ReleasedPart], cutoffs: Cutoffs, draw: Draw) -> Cells:
+    """Every cell of V_k, users' or zero, that the round looks at, with its noisy value, sorted by key.
+
+    The zero cells above the floors are drawn here by the same keyed draw as in every shard of `threshold_cells`, which
+    reported those that some user has. Their noisy values follow the law of a zero cell that reaches its floor. Should
+    processors disagree about a logarithm, and so about the draw, the run stops: a gram might otherwise be in S_k twice.
+    Where all cells are looked at, zero cells get noise under their own names, as users' cells do.
+
+    Privacy: with these zero cells the result has the law of noise on all of V_k (docs/privacy.md, *Zero cells*). Sorted
+    together, nothing tells the two kinds apart.
+    """
     zero, stratum = cutoffs.zero_cells(draw("zero cells"))
     if any(part.zero_cells_name != name_zero_cells(zero) for part in parts):
         raise ValueError(Message.ZERO_CELLS_DIFFER.format())
-    taken = np.concatenate([earlier.keys, *(part.taken for part in parts)])
-    is_zero = ~np.isin(zero, taken)
+    members, member_stratum = cutoffs.members()
+    taken = np.sort(np.concatenate([np.zeros(0, np.uint64), *(part.taken for part in parts)]))
+    is_zero = (find_keys(taken, zero) < 0) & (find_keys(members, zero) < 0)
     zero, stratum = zero[is_zero], stratum[is_zero]
     weights = draw("zero weights")
     zero_noisy = cutoffs.noise.zero_cells(weights.blocks(zero, 0), cutoffs.floor[stratum], weights)
 
-    # How many cells of V_k have a noisy weight below 0: where thresholds are chosen from tallies.
-    below = np.zeros(len(cutoffs.size), np.int64)
+    below = np.zeros((len(cutoffs.floor), GROUPS), np.int64)
     if cutoffs.tallied:
-        present = sum((part.present for part in parts), below)
-        above = np.bincount(stratum, minlength=len(cutoffs.size))
+        present = sum((part.present for part in parts), np.zeros(len(cutoffs.floor), np.int64))
+        above = np.bincount(stratum, minlength=len(cutoffs.floor))
         zeros_below = cutoffs.zeros_below(present, above, draw("zero cells below"))
-        below = sum((part.below for part in parts), zeros_below)
-        below = np.where(cutoffs.size > MAX_TALLIED, 0, below)  # there, only users' cells were counted
+        users_below = sum((part.below for part in parts), below)
+        # In strata too large for a tally `zeros_below` has all cells already.
+        below = zeros_below + np.where(cutoffs.size[:, None] > MAX_TALLIED, 0, users_below)
 
-    # From here on users' cells and zero cells are one column, sorted by key: their order says nothing of who is who.
-    keys = np.concatenate([zero, *(part.keys for part in parts)])
-    noisy = np.concatenate([zero_noisy, *(part.noisy for part in parts)])
-    order = np.argsort(keys)
-    keys, noisy = keys[order], noisy[order]
-    stratum = cutoffs.strata.of(keys)
-    least = policy.thresholds(cutoffs, below, stratum, noisy)
-    passed = noisy >= least[stratum]
-    keys, noisy, stratum = keys[passed], noisy[passed], stratum[passed]
-    weight = policy.publish(noisy, keys, previous)
+    theirs = np.concatenate([np.zeros(0, np.uint64), *(part.keys for part in parts)])
+    silent = find_keys(np.sort(theirs), members) < 0
+    members, member_stratum = members[silent], member_stratum[silent]
+    noise = draw("noise")
+    member_noisy = cutoffs.noise.noisy(np.zeros(len(members), np.int64), noise.blocks(members, 0), noise)
 
-    rho = _lowest_threshold(earlier, cutoffs, least[np.unique(stratum)])
-    keys, weight = np.append(earlier.keys, keys), np.append(earlier.weight, weight)
+    keys = np.concatenate([zero, members, theirs])
+    noisy = np.concatenate([zero_noisy, member_noisy, *(part.noisy for part in parts)])
+    stratum = np.concatenate([stratum, member_stratum, cutoffs.floors_of(theirs)[0]])
     order = np.argsort(keys)
-    level = previous.extend(keys[order], weight[order], cutoffs.noise.grid, rho, policy.pruning)
-    return policy.finish(level, previous)
+    return Cells(keys=keys[order], noisy=noisy[order], stratum=stratum[order], below=below)
 
 
 def collect_tokens(parts: Sequence[ReleasedPart], earlier: Level, policy: RoundPolicy) -> Level:
@@ -141,16 +147,10 @@ def collect_tokens(parts: Sequence[ReleasedPart], earlier: Level, policy: RoundP
     known[earlier.digest_rows] = earlier.digests
     digests = np.concatenate([known, *(part.digests.reshape(-1, 2) for part in parts)])[order]
     noisy = np.concatenate([np.zeros(0, np.int64), *(part.noisy for part in parts)])
-    fresh = policy.publish(noisy, np.zeros(0, np.uint64), EMPTY_LEVEL)
+    fresh = policy.publish(noisy)
     weight = np.append(earlier.weight, fresh)[order]
-    rho = _lowest_threshold(earlier, cutoffs, cutoffs.floor)
+    thresholds = [
+        level_rho for level_rho in (cutoffs.rho, earlier.rho if len(earlier) else None) if level_rho is not None
+    ]
+    rho = min(thresholds, default=float("inf"))
     return policy.finish(Level.first(offsets, data, digests, weight, cutoffs.noise.grid, rho), EMPTY_LEVEL)
-
-
-def _lowest_threshold(earlier: Level, cutoffs: Cutoffs, least: Array) -> float:
-    """The lowest threshold applied so far. Thresholds chosen from tallies count only if something was released by them.
-
-    `least` are those of the strata from which something was released, in steps.
-    """
-    mine = [float(value) * cutoffs.noise.grid for value in least] if cutoffs.rho is None else [cutoffs.rho]
-    return min([*mine, earlier.rho] if len(earlier) else mine, default=float("inf"))

@@ -1,7 +1,6 @@
 """BindRelease: ties the noise of a release to its content, and a key to one release."""
 
 import atexit
-import dataclasses
 import itertools
 import logging
 import os
@@ -60,11 +59,14 @@ class BindRelease(beam.PTransform):
 
     def expand(self, users: beam.PCollection[UserBlock]) -> beam.PCollection[bytes]:
         check_windowing(users)
-        if self._gate is not None and not isinstance(users.windowing.windowfn, GlobalWindows):
-            raise ParameterError("max_bad_fraction must be 1 in windows: a run that stops would end all windows.")
+        gate = self._gate
+        if gate is not None and not isinstance(users.windowing.windowfn, GlobalWindows):
+            if not gate.by_default:
+                raise ParameterError("max_bad_fraction must be 1 in windows: a run that stops would end all windows.")
+            gate = None
         content = users | "Fingerprint" >> FingerprintUsers()  # the sum of all
-        if self._gate is not None:
-            content = content | "Decide" >> DecideRelease(self._randomness, self._gate)  # the same, or the run fails
+        if gate is not None:
+            content = content | "Decide" >> DecideRelease(self._randomness, gate)  # the same, or the run fails
         return content | "Bind" >> BindContent(self._randomness)
 
 
@@ -122,7 +124,7 @@ def make_randomness(
         offline: no file is looked at or created.
     """
     key = choose_key(pipeline, noise_key, key_records, offline=offline)
-    named = settings_digest({**settings, "plan": dataclasses.asdict(plan)})
+    named = settings_digest({**settings, "plan": plan.settings()})
     return Randomness(key, release, applied_label(pipeline), named)
 
 

@@ -1,6 +1,7 @@
 """Finished rounds kept beside a run, so that a run that died can continue from them.
 
-Privacy: a checkpoint is S_k so far, which is released anyway when the run ends well; it holds nothing else. If a run
+Privacy: a checkpoint is what a round has found out: S_k so far, or under `plus` a survey, with the noisy values of
+cells that may still be released. Both are functions of noisy values that the plan's budget pays for. If a run
 dies and is never finished, its checkpoints must be deleted or published: they were made with this budget. A checkpoint
 begins with a MAC over its bytes, the content of the data, the settings and the round, under the run's key: a run with
 another key, on other data or with other parameters stops instead of mixing two releases.
@@ -23,9 +24,9 @@ from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
 from dpngram.transforms.blocks.columns import Block
-from dpngram.transforms.blocks.levels import Level
+from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
 from dpngram.transforms.blocks.users import Users
-from dpngram.transforms.clip_and_weight import ClipAndWeight
+from dpngram.transforms.clip_and_weight import ClipAndWeight, pay_late
 from dpngram.transforms.context import ReleaseContext
 from dpngram.transforms.keyed_dofn import RoundDoFn
 from dpngram.transforms.messages import Message
@@ -112,7 +113,8 @@ class _KeptRound(beam.PTransform):
     def expand(self, users: beam.PCollection[Users]) -> Any:  # (PCollection[Users], PCollection[Level])
         users, level = self._round.expand(users)
         save = _SaveDoFn(self._policy, self._context.randomness, self._path)
-        keep = beam.ParDo(save, **self._context.sides("binding")).with_output_types(Level)
+        sides = self._context.sides("binding", "previous", "earlier")
+        keep = beam.ParDo(save, **sides).with_output_types(type(self._policy.nothing))
         return users, level | "Checkpoint" >> keep
 
 
@@ -126,13 +128,15 @@ class _ResumedRound(beam.PTransform):
     def expand(self, users: beam.PCollection[Users]) -> Any:  # (PCollection[Users], PCollection[Level])
         if self._policy.changes_users:
             users, _ = users | "ClipAndWeight" >> ClipAndWeight(self._policy, self._context)
+        users = pay_late(users, self._policy, self._context)
         load = _LoadDoFn(self._policy, self._context.randomness, self._path)
-        level = (
+        sides = self._context.sides("binding", "previous", "earlier")
+        found = (
             users.pipeline
             | "Start" >> beam.Impulse()
-            | "Load" >> beam.ParDo(load, **self._context.sides("binding")).with_output_types(Level)
+            | "Load" >> beam.ParDo(load, **sides).with_output_types(type(self._policy.nothing))
         )
-        return users, level
+        return users, found
 
 
 class _CheckpointDoFn(RoundDoFn):
@@ -140,23 +144,29 @@ class _CheckpointDoFn(RoundDoFn):
         super().__init__(policy, randomness)
         self._path = path
 
-    def seal(self, binding: bytes, data: bytes) -> bytes:
-        return self._source.seal(f"checkpoint {self._policy.n} {self._policy.number}", binding, data)
+    def seal(self, binding: bytes, data: bytes, past: int) -> bytes:
+        """The MAC also names what the round went on from: a later checkpoint does not fit another earlier one."""
+        return self._source.seal(f"checkpoint {self._policy.n} {self._policy.number} {past}", binding, data)
 
 
 class _LoadDoFn(_CheckpointDoFn):
-    def process(self, _start: bytes, binding: bytes = b"") -> Iterator[Level]:
+    def process(
+        self, _start: bytes, binding: bytes = b"", previous: Level = EMPTY_LEVEL, earlier: Any = EMPTY_LEVEL
+    ) -> Iterator[Block]:
         stored = read_whole(self._path)
         mac, data = stored[:_MAC_BYTES], stored[_MAC_BYTES:]
-        if not hmac.compare_digest(mac, self.seal(binding, data)):
+        if not hmac.compare_digest(mac, self.seal(binding, data, earlier.name or previous.name)):
             raise NoiseKeyError(Message.OTHER_CHECKPOINTS.format())
-        level = Block.from_bytes(data)
-        if isinstance(level, Level):
-            yield level
+        found = Block.from_bytes(data)
+        if not isinstance(found, type(self._policy.nothing)):
+            raise NoiseKeyError(Message.OTHER_CHECKPOINTS.format())
+        yield found
 
 
 class _SaveDoFn(_CheckpointDoFn):
-    def process(self, level: Level, binding: bytes = b"") -> Iterator[Level]:
-        data = level.to_bytes()
-        write_whole(self._path, self.seal(binding, data) + data, private=True)
-        yield level
+    def process(
+        self, found: Block, binding: bytes = b"", previous: Level = EMPTY_LEVEL, earlier: Any = EMPTY_LEVEL
+    ) -> Iterator[Block]:
+        data = found.to_bytes()
+        write_whole(self._path, self.seal(binding, data, earlier.name or previous.name) + data, private=True)
+        yield found

@@ -8,7 +8,7 @@ import apache_beam as beam
 from dpngram.accounting import ParameterError
 from dpngram.transforms.beam_workarounds import with_element_type
 from dpngram.transforms.blocks.cells import CellBlock, split_cells, weighted_cells
-from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
+from dpngram.transforms.blocks.levels import EMPTY_LEVEL
 from dpngram.transforms.blocks.users import Users
 from dpngram.transforms.context import ReleaseContext
 from dpngram.transforms.keyed_dofn import RoundDoFn
@@ -17,7 +17,7 @@ from dpngram.transforms.policies.base import RoundPolicy
 from dpngram.transforms.randomness.noise_key import Randomness
 from dpngram.transforms.randomness.prf import Prf
 
-__all__ = ["ClipAndWeight", "weigh_users"]
+__all__ = ["ClipAndWeight", "pay_late", "weigh_users"]
 
 _CELLS, _USERS = "cells", "users"
 
@@ -26,7 +26,8 @@ class ClipAndWeight(beam.PTransform):
     """Users -> (users, (shard, CellBlock)): the weighted grams of each block of users; `SumCells` adds them up.
 
     Level 1 takes UserBlocks, later levels the CandidateBlocks of `ValidityFilter`. The users that come out are those
-    that went in, with what this round took from their budgets, if the policy keeps budgets.
+    that went in, with what this round took from their budgets, if the policy keeps budgets; rounds that charge late are
+    paid for by `pay_late`.
 
     Privacy: a user is in one block, and the policy bounds what a user gives, see `RoundPolicy`, promises 1 and 2. Under
     `paper` a user gives t <= Delta_k grams floor(2^32/sqrt(t)) each, so the user's vector has L2 norm at most 1,
@@ -57,21 +58,36 @@ class ClipAndWeight(beam.PTransform):
         return after if self._policy.changes_users else users, cells
 
 
-def weigh_users(users: Users, earlier: Level, policy: RoundPolicy, clip: Prf) -> tuple[CellBlock, Users]:
+def weigh_users(users: Users, earlier: Any, policy: RoundPolicy, clip: Prf) -> tuple[CellBlock, Users]:
     """The cells of one block of users, and the users after they paid for them.
 
     Args:
         users: one block.
-        earlier: what earlier rounds of this level have released.
+        earlier: what earlier rounds of this level have found out.
         policy: the round.
         clip: the keyed function for choosing among a user's grams.
     """
     allowed = policy.allow(users) if policy.number == 0 else users
     candidates = policy.candidates(allowed, earlier)
-    weight, paid = policy.weigh(allowed, candidates, clip)
+    weight, paid = policy.weigh(allowed, candidates, clip, earlier)
     if paid is not None and not policy.changes_users:
         raise ValueError(Message.USERS_NOT_HANDED_ON.format())
     return weighted_cells(candidates, weight), allowed if paid is None else paid
+
+
+def pay_late(users: beam.PCollection[Users], policy: RoundPolicy, context: ReleaseContext) -> beam.PCollection[Users]:
+    """The users after a round that charges them when the level is over, see `RoundPolicy.pay`.
+
+    Privacy: whoever has the users of the next level must have them from here. A block without a survey is an error:
+    nobody passes without paying. The last level has no next one, and nothing to pay for.
+    """
+    if not policy.charges_late or policy.n == policy.plan.max_n:
+        return users
+    return users | "Pay" >> beam.Map(_pay, policy=policy, **context.sides("earlier")).with_output_types(Users)
+
+
+def _pay(users: Users, policy: RoundPolicy, earlier: Any) -> Users:
+    return policy.pay(users, earlier)
 
 
 class _WeighDoFn(RoundDoFn):
@@ -80,7 +96,7 @@ class _WeighDoFn(RoundDoFn):
         self._shards = shards
 
     def process(
-        self, users: Users, window: Any = beam.DoFn.WindowParam, binding: bytes = b"", earlier: Level = EMPTY_LEVEL
+        self, users: Users, window: Any = beam.DoFn.WindowParam, binding: bytes = b"", earlier: Any = EMPTY_LEVEL
     ) -> Iterator[Any]:
         cells, after = weigh_users(users, earlier, self._policy, self.draws(window, binding)("clip"))
         if len(cells):

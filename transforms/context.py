@@ -1,11 +1,13 @@
 """What the steps of a round read beside their main input."""
 
 import dataclasses
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton
 
 from dpngram.transforms.beam_workarounds import as_side
+from dpngram.transforms.blocks.columns import Block
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
 from dpngram.transforms.randomness.noise_key import Randomness
 
@@ -40,7 +42,7 @@ class ReleaseContext:
     shards: int = 1  # into how many parts a histogram is cut
     first: AsSingleton | None = None  # S_1
     previous: AsSingleton | None = None  # S_{k-1}
-    earlier: AsSingleton | None = None  # S_k, as far as earlier rounds of this level have released it
+    earlier: AsSingleton | None = None  # what earlier rounds of this level have found out
     levels: int = 0  # how many levels are complete: k - 1
     public_vocabulary: bool = False  # whether S_1 was known before, see `VocabularyLevel`
 
@@ -66,9 +68,9 @@ class ReleaseContext:
         """When S_1 comes from a `VocabularyLevel` instead of level 1."""
         return dataclasses.replace(self.after_level(words), public_vocabulary=True)
 
-    def after_round(self, level: beam.PCollection[Level], label: str) -> "ReleaseContext":
-        """When a round that is not the last of its level is complete."""
-        return dataclasses.replace(self, earlier=as_side(level, f"{label}Released", EMPTY_LEVEL))
+    def after_round(self, found: beam.PCollection[Any], label: str, nothing: Block = EMPTY_LEVEL) -> "ReleaseContext":
+        """When a round that is not the last of its level is complete; `nothing` is what it found where nobody is."""
+        return dataclasses.replace(self, earlier=as_side(found, f"{label}Found", nothing))
 
     def sides(self, *names: str) -> dict[str, AsSingleton]:
         """Those of `binding`, `first`, `previous` and `earlier` that are there: keyword arguments for a ParDo."""

@@ -19,8 +19,9 @@ from dpngram.transforms.randomness.noise_key import Randomness
 from dpngram.transforms.randomness.prf import Bits128, Prf
 from dpngram.transforms.windowing import window_name
 
-__all__ = ["DecideRelease", "Gate", "TooManyBadRecords", "make_gate"]
+__all__ = ["DEFAULT_BAD_FRACTION", "DecideRelease", "Gate", "TooManyBadRecords", "make_gate"]
 
+DEFAULT_BAD_FRACTION = 0.01
 _GRID_BITS = 14
 
 
@@ -47,11 +48,14 @@ class Gate:
         sigma: the standard deviation of the noise, from the plan.
         margin: in users, from the plan: with X at 0 or below, noise alone reaches it with probability below 1e-9.
         max_bad_fraction: f, from 0 to 1.
+        by_default: nobody asked for this gate by name. In windows, where there can be none, it is left out; one that
+            was asked for is an error there.
     """
 
     sigma: float
     margin: float
     max_bad_fraction: float
+    by_default: bool = False
 
     def excess(self, counts: Sequence[int]) -> int:
         """X in units of 2^-32, from the three counts of a `UserBlock`; exact."""
@@ -67,10 +71,19 @@ class Gate:
         return noisy > math.ceil(Fraction(self.margin) * UNIT / step)
 
 
-def make_gate(plan: ExtractionPlan | UnionPlan, max_bad_fraction: float) -> Gate | None:
-    """The gate of a plan; None with a fraction of 1, where nothing is to be decided."""
-    most = check_number("max_bad_fraction", max_bad_fraction, 0.0, 1.0)
-    return None if most == 1 else Gate(sigma=plan.gate_sigma, margin=plan.gate_margin, max_bad_fraction=most)
+def make_gate(plan: ExtractionPlan | UnionPlan, max_bad_fraction: float | None) -> Gate | None:
+    """The gate of a plan; None with a fraction of 1, where nothing is to be decided.
+
+    Args:
+        plan: pays for the gate, whether or not there is one.
+        max_bad_fraction: f; None: DEFAULT_BAD_FRACTION in the global window, and no gate in others.
+    """
+    by_default = max_bad_fraction is None
+    most = DEFAULT_BAD_FRACTION if max_bad_fraction is None else max_bad_fraction
+    most = check_number("max_bad_fraction", most, 0.0, 1.0)
+    if most == 1:
+        return None
+    return Gate(sigma=plan.gate_sigma, margin=plan.gate_margin, max_bad_fraction=most, by_default=by_default)
 
 
 class DecideRelease(beam.PTransform):

@@ -4,7 +4,6 @@ documents -> posts -> users -> (ValidityFilter -> rounds of ClipAndWeight -> Sum
 AddSpuriousGrams) x T -> tables of n-grams
 """
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, TypedDict
 
@@ -20,15 +19,17 @@ from dpngram.transforms.blocks.grams import GramTable, Ngram
 from dpngram.transforms.blocks.levels import Level
 from dpngram.transforms.blocks.users import Users
 from dpngram.transforms.checkpoints import Checkpoints, MakeRound
-from dpngram.transforms.clip_and_weight import ClipAndWeight
+from dpngram.transforms.clip_and_weight import ClipAndWeight, pay_late
 from dpngram.transforms.context import ReleaseContext
 from dpngram.transforms.decide_release import make_gate
 from dpngram.transforms.decode_grams import decode_levels
 from dpngram.transforms.document_form import DocumentForm
 from dpngram.transforms.group_users import GroupUsers
 from dpngram.transforms.limit_windows import STREAM_STARTS, LimitWindowsPerUser
+from dpngram.transforms.noisy_count import NoisyCount
 from dpngram.transforms.noisy_threshold import NoisyThreshold
 from dpngram.transforms.policies import RoundPolicy, make_rounds
+from dpngram.transforms.policies.plus import PlusCount
 from dpngram.transforms.prepare_posts import PreparePosts, choose_tokenizer
 from dpngram.transforms.randomness.noise_key import Randomness
 from dpngram.transforms.sum_cells import SumCells
@@ -56,13 +57,16 @@ class ExtractRound(beam.PTransform):
     def expand(self, users: beam.PCollection[Users]) -> Any:  # (PCollection[Users], PCollection[Level])
         policy, context = self._policy, self._context
         users, cells = users | "ClipAndWeight" >> ClipAndWeight(policy, context)  # (shard, CellBlock) of each block
-        level = (
-            cells
-            | "SumCells" >> SumCells()  # (shard, CellBlock): H_k
+        histogram = cells | "SumCells" >> SumCells()  # (shard, CellBlock): H_k
+        if isinstance(policy, PlusCount):
+            level = histogram | "NoisyCount" >> NoisyCount(policy, context)  # Level: S_k
+            return pay_late(users, policy, context), level
+        found = (
+            histogram
             | "NoisyThreshold" >> NoisyThreshold(policy, context)  # ReleasedPart: what reached the floor
-            | "AddSpuriousGrams" >> AddSpuriousGrams(policy, context)  # Level: S_k
+            | "AddSpuriousGrams" >> AddSpuriousGrams(policy, context)  # Level: S_k; or Survey, for the next round
         )
-        return users, level
+        return users, found
 
 
 class ExtractLevel(beam.PTransform):
@@ -91,7 +95,7 @@ class ExtractLevel(beam.PTransform):
         for policy in self._rounds:
             users, level = users | policy.label >> self._make_round(policy, context)
             if policy is not self._rounds[-1]:
-                context = context.after_round(level, policy.label)
+                context = context.after_round(level, policy.label, policy.nothing)
         return users, level
 
 
@@ -209,7 +213,7 @@ class ExtractLevels(beam.PTransform):
         Field names do not: the fingerprint of the content covers what was read from them.
         """
         return {
-            "plan": dataclasses.asdict(self._plan),
+            "plan": self._plan.settings(),
             "pruning": self._pruning,
             "tokenizer": self._tokenizer.spec,
             "user_per_document": self._form.user_per_document,

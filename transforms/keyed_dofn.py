@@ -30,6 +30,9 @@ class RoundDoFn(KeyedDoFn):
         super().__init__(randomness)
         self._policy = policy
 
-    def draws(self, window: Any, binding: bytes) -> Draw:
-        """The keyed function for each purpose of this round, in this window. Rounds never share a draw."""
-        return self._source.draws(self._policy.n, self._policy.number, window_name(window), binding)
+    def draws(self, window: Any, binding: bytes, past: int = 0) -> Draw:
+        """The keyed function for each purpose of this round, in this window. Rounds never share a draw.
+
+        `past` names what the round goes on from, see `Survey.name`.
+        """
+        return self._source.draws(self._policy.n, self._policy.number, window_name(window), binding, past)

@@ -21,6 +21,7 @@ from dpngram.accounting import ParameterError
 from dpngram.accounting.parameters import check_choice
 from dpngram.transforms.blocks.documents import DocumentBlock
 from dpngram.transforms.document_form import UNUSABLE, DocumentForm, check_form, plain_text
+from dpngram.transforms.document_types import check_documents
 from dpngram.transforms.keyed_dofn import KeyedDoFn
 from dpngram.transforms.messages import Message
 from dpngram.transforms.randomness.key_records import RecordUnreadableError
@@ -71,6 +72,7 @@ class LimitWindowsPerUser(beam.PTransform):
         self._known, self._offline = check_choice("start", start, STREAM_STARTS) != "new", offline
 
     def expand(self, documents: beam.PCollection[Any]) -> beam.PCollection[Any]:
+        check_documents(documents, self._form)
         windows = documents.windowing.windowfn
         if isinstance(windows, SlidingWindows) and _grouped(documents, windows):
             raise ParameterError(

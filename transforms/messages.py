@@ -55,7 +55,8 @@ class Message(enum.Enum):
     WINDOW_RELEASED_BEFORE = "noise_key: a window of the output has a release already, with other noise or data."
     TOO_MANY_BAD_RECORDS = (
         "max_bad_fraction must be at least the share of users with bad records (by a noisy count), got {allowed:g}; "
-        "--bad_records DIR lists them. Nothing was released."
+        "--bad_records DIR lists them, and in a graph of your own look at user_field, text_field and the counter "
+        "bad_documents. Nothing was released."
     )
     RECURSIVE_AVRO_SCHEMA = "input must have an Avro schema that is not recursive."
     NO_USERS = "documents must have users, unless user_per_document is set: then every document is a user."
@@ -72,6 +73,10 @@ class Message(enum.Enum):
         "level {n} would hold {grams} grams; at most {most} are supported: use a smaller max_n, epsilon or eta."
     )
     SIGMA_TOO_LARGE = "sigma must be below 2^25 for exact sums, got {sigma:g}: the budget is too small."
+    SURVEY_MISSING = (
+        "policy plus: a block of users has no survey of its level, so nothing says what it has to pay. Chain the "
+        "rounds in order."
+    )
     BUDGET_UNKNOWN = (
         "policy plus: these users did not come through the levels before; their budget is unknown. Chain the levels "
         "in order."
@@ -79,6 +84,7 @@ class Message(enum.Enum):
     GRAM_NOT_VALID = "a gram is not in V_k: users must go through the ValidityFilter of their level, in order."
     USERS_NOT_HANDED_ON = "a policy that changes its users must say so: changes_users is False."
     ZERO_CELLS_DIFFER = "workers drew different zero cells; run on machines of one kind."
+    PARTS_DIFFER = "workers went on from different rounds before; run on machines of one kind."
     OTHER_BLOCK_FORMAT = (
         "not a dpngram block, or one of another format version; all workers need the same version of dpngram."
     )

@@ -10,16 +10,16 @@ import numpy as np
 
 from dpngram.accounting import ParameterError
 from dpngram.transforms.blocks.cells import CellBlock
-from dpngram.transforms.blocks.columns import Array
+from dpngram.transforms.blocks.columns import Array, find_keys
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
 from dpngram.transforms.blocks.parts import ReleasedPart, name_zero_cells
 from dpngram.transforms.context import ReleaseContext
 from dpngram.transforms.keyed_dofn import RoundDoFn
 from dpngram.transforms.policies.base import RoundPolicy
-from dpngram.transforms.policies.cutoffs import Cutoffs
+from dpngram.transforms.policies.cutoffs import GROUPS, Cutoffs
 from dpngram.transforms.randomness.noise_key import Draw, Randomness
 
-__all__ = ["NoisyThreshold", "threshold_cells"]
+__all__ = ["NoisyThreshold", "claim_round", "threshold_cells"]
 
 
 class NoisyThreshold(beam.PTransform):
@@ -48,7 +48,7 @@ class NoisyThreshold(beam.PTransform):
         self._policy, self._context = policy, context
 
     def expand(self, histogram: beam.PCollection[tuple[int, CellBlock]]) -> beam.PCollection[ReleasedPart]:
-        _claim(histogram.pipeline, self._context.randomness, self._policy)
+        claim_round(histogram.pipeline, self._context.randomness, self._policy)
         return histogram | "Release" >> beam.ParDo(
             _ThresholdDoFn(self._policy, self._context.randomness),
             **self._context.sides("binding", "previous", "earlier"),
@@ -59,7 +59,7 @@ class NoisyThreshold(beam.PTransform):
 _CLAIMED: "weakref.WeakKeyDictionary[beam.Pipeline, set[tuple[str, str, str, int, int]]]" = weakref.WeakKeyDictionary()
 
 
-def _claim(pipeline: beam.Pipeline, randomness: Randomness, policy: RoundPolicy) -> None:
+def claim_round(pipeline: beam.Pipeline, randomness: Randomness, policy: RoundPolicy) -> None:
     """An error if the graph has a round with the same noise already.
 
     Privacy: noise is named by the key, the settings, the place in the graph, the level and the round. Two histograms
@@ -76,7 +76,9 @@ def _claim(pipeline: beam.Pipeline, randomness: Randomness, policy: RoundPolicy)
     claimed.add(name)
 
 
-def threshold_cells(cells: CellBlock, cutoffs: Cutoffs, draw: Draw, zero_cells: Array | None = None) -> ReleasedPart:
+def threshold_cells(
+    cells: CellBlock, cutoffs: Cutoffs, draw: Draw, zero_cells: Array | None = None, past: int = 0
+) -> ReleasedPart:
     """Noise for every cell, keyed by the gram; what reaches its floor goes on with its noisy weight.
 
     Args:
@@ -84,44 +86,44 @@ def threshold_cells(cells: CellBlock, cutoffs: Cutoffs, draw: Draw, zero_cells: 
         cutoffs: of this round.
         draw: the keyed functions of this round.
         zero_cells: those of these cutoffs and this draw, where they are at hand; the same for all shards.
+        past: names what the round goes on from.
     """
     noise, floor = cutoffs.noise, cutoffs.floor
     prf = draw("noise")
     bits = prf.encrypt(cells.digests) if cells.has_digests else prf.blocks(cells.keys, 0)
-    present = below = np.zeros(0, np.int64)
-    if cutoffs.tallied:
+    present: Array = np.zeros(0, np.int64)
+    below: Array = np.zeros((0, 0), np.int64)
+    if cutoffs.rho is None:
         noisy = noise.noisy(cells.weight, bits, prf)
-        stratum = cutoffs.strata.of(cells.keys)
-        present = np.bincount(stratum, minlength=len(floor))
-        below = np.bincount(stratum[noisy < 0], minlength=len(floor))
-        rows = np.flatnonzero(noisy >= floor[stratum])
+        stratum, least = cutoffs.floors_of(cells.keys)
+        reached = noisy >= least
+        if cutoffs.tallied:
+            present = np.bincount(stratum, minlength=len(floor))
+            group = stratum[~reached] * GROUPS + cutoffs.groups_of(noisy[~reached])
+            below = np.bincount(group, minlength=len(floor) * GROUPS).reshape(-1, GROUPS)
+        rows = np.flatnonzero(reached)
         noisy = noisy[rows]
     else:
         # Most cells are far below the one threshold: compute quantiles only for those that may reach it.
-        least = int(floor[0])
-        rows = noise.likely(cells.weight, bits, least)
+        rho = int(floor[0])
+        rows = noise.likely(cells.weight, bits, rho)
         noisy = noise.noisy(cells.weight[rows], bits[rows], prf)
-        rows, noisy = rows[noisy >= least], noisy[noisy >= least]
-    reached = cells.take(rows)
+        rows, noisy = rows[noisy >= rho], noisy[noisy >= rho]
+    passed = cells.take(rows)
     if zero_cells is None:
         zero_cells, _ = cutoffs.zero_cells(draw("zero cells"))
     return ReleasedPart(
-        keys=reached.keys,
+        keys=passed.keys,
         noisy=noisy,
-        taken=zero_cells[_contains(cells.keys, zero_cells)],
+        taken=zero_cells[find_keys(cells.keys, zero_cells) >= 0],
         zero_cells_name=name_zero_cells(zero_cells),
-        digests=reached.digests,
-        token_offsets=reached.token_offsets,
-        token_bytes=reached.token_bytes,
+        past=past,
+        digests=passed.digests,
+        token_offsets=passed.token_offsets,
+        token_bytes=passed.token_bytes,
         present=present,
         below=below,
     )
-
-
-def _contains(keys: Array, wanted: Array) -> Array:
-    """Which of the wanted keys are among these sorted ones."""
-    at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
-    return keys[at] == wanted if len(keys) else np.zeros(len(wanted), bool)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -131,11 +133,11 @@ class _Prepared:
     window: Any
     binding: bytes
     previous: Level
-    earlier: Level
+    earlier: Any
     cutoffs: Cutoffs
     zero_cells: Array
 
-    def fits(self, window: Any, binding: bytes, previous: Level, earlier: Level) -> bool:
+    def fits(self, window: Any, binding: bytes, previous: Level, earlier: Any) -> bool:
         same_names = (self.window, self.binding) == (window, binding)
         return same_names and self.previous is previous and self.earlier is earlier
 
@@ -157,16 +159,17 @@ class _ThresholdDoFn(RoundDoFn):
         window: Any = beam.DoFn.WindowParam,
         binding: bytes = b"",
         previous: Level = EMPTY_LEVEL,
-        earlier: Level = EMPTY_LEVEL,
+        earlier: Any = EMPTY_LEVEL,
     ) -> Iterator[ReleasedPart]:
-        draw = self.draws(window, binding)
+        draw = self.draws(window, binding, earlier.name or previous.name)
         prepared = self._prepared
         if prepared is None or not prepared.fits(window, binding, previous, earlier):
             self._prepared = prepared = None  # the old ones go before new ones are made
             cutoffs = self._policy.cutoffs(previous, earlier)
             zero_cells, _ = cutoffs.zero_cells(draw("zero cells"))
             self._prepared = prepared = _Prepared(window, binding, previous, earlier, cutoffs, zero_cells)
-        yield threshold_cells(shard[1], prepared.cutoffs, draw, prepared.zero_cells)
+        past = earlier.name or previous.name
+        yield threshold_cells(shard[1], prepared.cutoffs, draw, prepared.zero_cells, past)
 
     def finish_bundle(self) -> None:
         self._prepared = None

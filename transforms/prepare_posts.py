@@ -16,10 +16,11 @@ from dpngram.transforms.blocks.columns import binary_array, split_binary
 from dpngram.transforms.blocks.documents import DocumentBlock
 from dpngram.transforms.blocks.posts import PostBlock, narrow, split_posts
 from dpngram.transforms.document_form import DocumentForm, check_form, collect_documents
+from dpngram.transforms.document_types import check_documents
 from dpngram.transforms.keyed_dofn import KeyedDoFn
 from dpngram.transforms.randomness.noise_key import KeySource, Randomness
 from dpngram.transforms.randomness.prf import Prf
-from dpngram.transforms.tokenizers import Tokenizer, make_tokenizer
+from dpngram.transforms.tokenizers import Splitter, Tokenizer, make_tokenizer
 from dpngram.transforms.tokenizers.base import TokenColumn, encode_tokens
 
 __all__ = ["PostDigests", "PreparePosts", "block_posts", "choose_tokenizer", "make_posts"]
@@ -34,7 +35,7 @@ class PreparePosts(beam.PTransform):
     Privacy: nothing is released; documents that cannot be used are counted, not shown. Windowing: kept.
 
     Args:
-        tokenizer: a `Tokenizer`, or the name of one, see `make_tokenizer`.
+        tokenizer: a `Tokenizer`, or the name or function of one, see `make_tokenizer`.
         randomness: where the key is; users and tokens are named by keyed digests.
         form: where the user and the text are in a document.
         shards: into how many blocks the users are cut. Does not change the result.
@@ -42,18 +43,19 @@ class PreparePosts(beam.PTransform):
 
     def __init__(
         self,
-        tokenizer: Tokenizer | str,
+        tokenizer: Tokenizer | Splitter | str,
         randomness: Randomness,
         *,
         form: DocumentForm = DocumentForm(),
         shards: int = 32,
     ) -> None:
         super().__init__()
-        self._tokenizer = make_tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
+        self._tokenizer = tokenizer if isinstance(tokenizer, Tokenizer) else make_tokenizer(tokenizer)
         self._randomness, self._form = randomness, check_form(form)
         self._shards = check_integer("shards", shards, 1, 1 << 20)
 
     def expand(self, documents: beam.PCollection[Any]) -> beam.PCollection[tuple[int, PostBlock]]:
+        check_documents(documents, self._form)
         return (
             documents
             | "Batch" >> beam.ParDo(_BatchDoFn(self._form))  # DocumentBlock
@@ -61,8 +63,8 @@ class PreparePosts(beam.PTransform):
         )
 
 
-def choose_tokenizer(name: str, sentences: bool, form: DocumentForm) -> Tokenizer:
-    """The tokenizer of that name, on whole texts or on sentences."""
+def choose_tokenizer(name: str | Splitter, sentences: bool, form: DocumentForm) -> Tokenizer:
+    """The tokenizer of that name, or of that function, on whole texts or on sentences."""
     if sentences and form.user_per_document:
         raise ParameterError("sentences must be off when every document is a user: a sentence would become one.")
     return make_tokenizer(name, sentences)

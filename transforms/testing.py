@@ -5,6 +5,7 @@ Nothing else in the library imports this module. What it releases under `exact_p
 
 import collections
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from dpngram.transforms.decode_grams import decode_grams
 from dpngram.transforms.group_users import group_users, sum_digests
 from dpngram.transforms.noisy_threshold import threshold_cells
 from dpngram.transforms.policies import RoundPolicy, make_rounds
+from dpngram.transforms.policies.plus import PlusCount
 from dpngram.transforms.prepare_posts import PostDigests, block_posts
 from dpngram.transforms.randomness.noise_key import KeyReference, KeySource, Randomness, settings_digest
 from dpngram.transforms.tokenizers.base import Tokenizer
@@ -81,7 +83,7 @@ def extract_in_memory(
     user_per_document: bool = False,
     shards: int = 1,
     histogram_shards: int = 1,
-    observe: Callable[[RoundPolicy, Sequence[Users], Level], None] | None = None,
+    observe: Callable[[RoundPolicy, Sequence[Users], Any], None] | None = None,
 ) -> dict[int, GramTable]:
     """What `ExtractLevels` computes in the global window, by the same functions on arrays, in one process.
 
@@ -105,19 +107,27 @@ def extract_in_memory(
     for n, rounds in enumerate(make_rounds(plan, pruning), 1):
         if n > 1:
             blocks = [filter_valid(block, first, level, pruning) for block in blocks] if len(level) else []
-        earlier = EMPTY_LEVEL
+        earlier: Any = EMPTY_LEVEL
         for policy in rounds:
-            draw = source.draws(n, policy.number, b"global", binding)
+            draw = source.draws(n, policy.number, b"global", binding, earlier.name or level.name)
             histogram: dict[int, list[CellBlock]] = collections.defaultdict(list)
-            weighed = [weigh_users(block, earlier, policy, draw("clip")) for block in blocks]
+            clip = source.draws(n, policy.number, b"global", binding)("clip")
+            weighed = [weigh_users(block, earlier, policy, clip) for block in blocks]
             blocks = [after for _, after in weighed]
             for cells, _ in weighed:
-                for shard, part in split_cells(cells, histogram_shards):
+                for shard, part in split_cells(cells, histogram_shards) if len(cells) else ():
                     histogram[shard].append(part)
-            cutoffs = policy.cutoffs(level, earlier)
-            parts = [threshold_cells(merge_cells(pieces), cutoffs, draw) for pieces in histogram.values()]
-            if n == 1 or len(level):
+            sums = [merge_cells(pieces) for pieces in histogram.values()]
+            if n > 1 and not len(level):
+                continue
+            if isinstance(policy, PlusCount):
+                blocks = [policy.pay(block, earlier) for block in blocks]
+                earlier = policy.release(sum(map(policy.count, sums)), level, earlier, draw("count"))
+            else:
+                cutoffs = policy.cutoffs(level, earlier)
+                parts = [threshold_cells(cells, cutoffs, draw, past=earlier.name or level.name) for cells in sums]
                 earlier = complete_level(parts, level, earlier, policy, draw)
+                earlier = earlier if len(earlier) or not isinstance(earlier, Level) else EMPTY_LEVEL
             if observe is not None:
                 observe(policy, blocks, earlier)
         level = earlier if len(earlier) else EMPTY_LEVEL

@@ -10,6 +10,7 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 
 from dpngram.accounting import ParameterError
+from dpngram.pipelines.io.deny_list import NOTHING_DENIED, DenyList
 from dpngram.pipelines.io.parsing import Fields
 from dpngram.pipelines.io.tables import parse_records
 from dpngram.transforms import GramTable
@@ -90,17 +91,18 @@ class WriteBigQuery(beam.PTransform):
 
     Args:
         table: PROJECT:DATASET.TABLE.
+        deny: what is left out.
     """
 
-    def __init__(self, table: str) -> None:
+    def __init__(self, table: str, deny: DenyList = NOTHING_DENIED) -> None:
         super().__init__()
-        self._table = table
+        self._table, self._deny = table, deny
 
     def expand(self, tables: dict[int, beam.PCollection[GramTable]]) -> Any:
         return (
             tuple(tables.values())
             | "Levels" >> beam.Flatten()
-            | "Rows" >> beam.FlatMap(_table_rows)
+            | "Rows" >> beam.FlatMap(_table_rows, self._deny)
             | "Load"
             >> beam.io.WriteToBigQuery(
                 self._table,
@@ -112,6 +114,6 @@ class WriteBigQuery(beam.PTransform):
         )
 
 
-def _table_rows(table: GramTable) -> Iterator[dict[str, Any]]:
-    for gram in table.rows():
+def _table_rows(table: GramTable, deny: DenyList) -> Iterator[dict[str, Any]]:
+    for gram in deny.filter(table).rows():
         yield {"n": gram.n, "tokens": gram.tokens, "weight": gram.weight}

@@ -16,7 +16,7 @@ import pyarrow.parquet
 
 from dpngram.transforms import GramTable
 
-__all__ = ["OUTPUT_FORMATS", "Encoding", "json_lines", "output_format_help"]
+__all__ = ["OUTPUT_FORMATS", "Encoding", "arrow_columns", "json_lines", "output_format_help"]
 
 # Escapes for tokens in a vocabulary file, where a blank joins tokens and a line end ends the gram.
 _ESCAPES = {"\\": "\\\\", " ": "\\s", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -81,7 +81,8 @@ def _decode_csv(data: bytes, n: int) -> list[tuple[list[str], float]]:
     return [(row[:n], float(row[n])) for row in rows]
 
 
-def _columns(table: GramTable) -> pa.Table:
+def arrow_columns(table: GramTable) -> pa.Table:
+    """The rows with their columns n, tokens and weight."""
     n = table.tokens.shape[1]
     tokens = table.vocabulary.take(pa.array(table.tokens.reshape(-1))).cast(pa.string())
     offsets = pa.array(np.arange(len(table) + 1, dtype=np.int32) * n)
@@ -96,7 +97,7 @@ def _columns(table: GramTable) -> pa.Table:
 
 def _parquet(table: GramTable) -> bytes:
     sink = pa.BufferOutputStream()
-    pyarrow.parquet.write_table(_columns(table), sink, compression="snappy")
+    pyarrow.parquet.write_table(arrow_columns(table), sink, compression="snappy")
     return bytes(sink.getvalue())
 
 
@@ -121,7 +122,7 @@ _AVRO_SCHEMA = fastavro.parse_schema(
 def _avro(table: GramTable) -> bytes:
     sink = io.BytesIO()
     marker = b"dpngram release."  # fixed, so that the same release has the same bytes
-    fastavro.writer(sink, _AVRO_SCHEMA, _columns(table).to_pylist(), codec="deflate", sync_marker=marker)
+    fastavro.writer(sink, _AVRO_SCHEMA, arrow_columns(table).to_pylist(), codec="deflate", sync_marker=marker)
     return sink.getvalue()
 
 

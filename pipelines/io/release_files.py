@@ -21,6 +21,7 @@ __all__ = [
     "ManifestLevel",
     "ManifestWindow",
     "OfWindow",
+    "Origin",
     "Rows",
     "is_ours",
     "is_unfinished",
@@ -59,6 +60,15 @@ class ManifestWindow(TypedDict):
     end: str
 
 
+class Origin(TypedDict, total=False):
+    """What a release was made from, as far as flags say it. In the manifest, so it is public."""
+
+    release: str  # the label
+    user: str  # what a user was: a field, or each line
+    text: str  # which field had the text
+    denied: str  # that n-grams were left out afterwards, if so
+
+
 class OfWindow(TypedDict, total=False):
     """What only the manifest of a window has."""
 
@@ -67,10 +77,12 @@ class OfWindow(TypedDict, total=False):
 
 
 class Manifest(OfWindow):
-    """manifest.json; written when all other files are there."""
+    """manifest.json; written when all other files are there. A function of the release and of flags: no times."""
 
     format_version: int
     dpngram: str
+    algorithm: int  # its version; releases of different versions have different noise
+    origin: Origin
     guarantee: str
     policy: str
     released: int

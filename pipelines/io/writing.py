@@ -17,6 +17,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from dpngram import __version__
 from dpngram.accounting import ExtractionPlan, ParameterError, guarantee_in_words, plan_document
+from dpngram.pipelines.io.deny_list import NOTHING_DENIED, DenyList
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.io.release_files import (
     MANIFEST,
@@ -24,6 +25,7 @@ from dpngram.pipelines.io.release_files import (
     ManifestLevel,
     ManifestWindow,
     OfWindow,
+    Origin,
     rows_name,
     without_plan,
 )
@@ -31,7 +33,7 @@ from dpngram.transforms import GramTable
 from dpngram.transforms.beam_workarounds import as_side, check_main_input
 from dpngram.transforms.blocks.grams import EMPTY_TABLE, empty_table
 from dpngram.transforms.messages import Message
-from dpngram.transforms.randomness.noise_key import NoiseKeyError
+from dpngram.transforms.randomness.noise_key import ALGORITHM_VERSION, NoiseKeyError
 from dpngram.transforms.whole_files import read_whole, write_whole
 
 __all__ = ["WriteRelease", "WriteWindows"]
@@ -50,6 +52,8 @@ class WriteRelease(beam.PTransform):
         plan: the plan of the release.
         settings: those of the transform that made it, for the manifest.
         output_format: one of `OUTPUT_FORMATS`.
+        origin: what the release is made from, for the manifest.
+        deny: what is left out of the files.
     """
 
     def __init__(
@@ -58,9 +62,12 @@ class WriteRelease(beam.PTransform):
         plan: ExtractionPlan,
         settings: dict[str, Any],
         output_format: str = "jsonl",
+        *,
+        origin: Origin | None = None,
+        deny: DenyList = NOTHING_DENIED,
     ) -> None:
         super().__init__()
-        self._write = _WriteDoFn(_Writer(directory, plan, settings, output_format))
+        self._write = _WriteDoFn(_Writer(directory, plan, settings, output_format, origin, deny))
 
     def expand(self, tables: dict[int, beam.PCollection[GramTable]]) -> beam.PCollection[str]:
         start = tables[1].pipeline | "Start" >> beam.Impulse()  # also if nothing was released
@@ -76,7 +83,7 @@ class WriteWindows(beam.PTransform):
 
     Args:
         directory: gets a directory for each window.
-        plan, settings, output_format: as for `WriteRelease`.
+        plan, settings, output_format, origin, deny: as for `WriteRelease`.
         stream: what the manifest says about the stream that the windows are from.
     """
 
@@ -87,10 +94,12 @@ class WriteWindows(beam.PTransform):
         settings: dict[str, Any],
         output_format: str = "jsonl",
         *,
+        origin: Origin | None = None,
+        deny: DenyList = NOTHING_DENIED,
         stream: str | None = None,
     ) -> None:
         super().__init__()
-        self._write = _WriteWindowDoFn(_Writer(directory, plan, settings, output_format), stream)
+        self._write = _WriteWindowDoFn(_Writer(directory, plan, settings, output_format, origin, deny), stream)
 
     def expand(self, tables: dict[int, beam.PCollection[GramTable]]) -> beam.PCollection[str]:
         later = {n: table for n, table in tables.items() if n > 1}
@@ -104,11 +113,22 @@ def _sides(tables: dict[int, beam.PCollection[GramTable]]) -> dict[str, Any]:
 class _Writer:
     """Writes the files of one release, and the manifest when all others are there."""
 
-    def __init__(self, directory: str, plan: ExtractionPlan, settings: dict[str, Any], output_format: str) -> None:
+    def __init__(
+        self,
+        directory: str,
+        plan: ExtractionPlan,
+        settings: dict[str, Any],
+        output_format: str,
+        origin: Origin | None = None,
+        deny: DenyList = NOTHING_DENIED,
+    ) -> None:
         if type(plan) is not ExtractionPlan:
             raise ParameterError(f"plan must be one that gives privacy, got {type(plan).__name__}.")
         self._directory, self._plan, self._format = directory, plan, output_format
-        self._settings = without_plan(settings)
+        self._settings, self._deny = without_plan(settings), deny
+        self._origin = origin or Origin()
+        if deny.phrases:
+            self._origin = {**self._origin, "denied": deny.in_words()}
 
     def write(self, name: str, tables: dict[str, GramTable], more: OfWindow, *, once: bool = False) -> str:
         """Writes one release. With `once`, a different release under this name is an error and is not replaced."""
@@ -124,12 +144,14 @@ class _Writer:
         manifest: Manifest = {
             "format_version": MANIFEST_VERSION,
             "dpngram": __version__,
+            "algorithm": ALGORITHM_VERSION,
             "guarantee": guarantee_in_words(self._plan),
             "policy": self._plan.spec.summary,
             "released": sum(level["released"] for level in levels),
             "levels": levels,
             **more,
             "format": self._format,
+            "origin": self._origin,
             "settings": self._settings,
             "plan": plan_document(self._plan),
         }
@@ -147,11 +169,12 @@ class _Writer:
         return path
 
     def _level(self, n: int, table: GramTable, previous: GramTable) -> tuple[ManifestLevel, bytes]:
-        data = OUTPUT_FORMATS[self._format].encode(table if len(table) else empty_table(n))
+        shown = self._deny.filter(table)
+        data = OUTPUT_FORMATS[self._format].encode(shown if len(shown) else empty_table(n))
         valid = int(previous.next_valid)
         level: ManifestLevel = {
             "n": n,
-            "released": len(table),
+            "released": len(shown),
             "sigma": self._plan.level(n).sigma,
             "rho": float(table.rho) if len(table) else self._plan.threshold(n, len(previous), valid),
             "valid": valid if n > 1 else None,

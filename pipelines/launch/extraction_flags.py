@@ -9,7 +9,14 @@ from dpngram.pipelines.launch.scaling import default_shards
 from dpngram.transforms.tokenizers import tokenizer_help
 from dpngram.transforms.validity_filter import PRUNINGS
 
-__all__ = ["extraction_arguments", "extraction_flags", "output_format_flag", "pruning_flag", "screen_flags"]
+__all__ = [
+    "deny_flag",
+    "extraction_arguments",
+    "extraction_flags",
+    "output_format_flag",
+    "pruning_flag",
+    "screen_flags",
+]
 
 
 def extraction_flags(what: str, when: str, *, shards: int | None = None) -> list[Flag]:
@@ -56,9 +63,19 @@ def output_format_flag() -> Flag:
     return Flag("output_format", f"one of: {output_format_help()}", default="jsonl", choices=tuple(OUTPUT_FORMATS))
 
 
+def deny_flag() -> Flag:
+    return Flag(
+        "deny",
+        "file with a token or phrase on each line; n-grams that hold one of them are left out of the output. This is "
+        "done after the release and changes no guarantee; the list must not be made by looking at the data",
+        Kind.PATH,
+        metavar="FILE",
+    )
+
+
 def screen_flags(*, progress: bool) -> list[Flag]:
     """What is shown while the program runs."""
-    quiet = [Flag("quiet", "do not show progress", Kind.SWITCH)] if progress else []
+    quiet = [Flag("quiet", "do not show progress, advice and doubts about the budget", Kind.SWITCH)] if progress else []
     return [*quiet, Flag("verbose", "show Beam's messages and tracebacks, which may quote the data", Kind.SWITCH)]
 
 

@@ -10,12 +10,15 @@ from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from dpngram.accounting import POLICIES, ExtractionPlan, plan_extraction
+from dpngram.accounting.advice import find_doubts
+from dpngram.accounting.parameters import check_integer
 
 __all__ = [
     "Flag",
     "Kind",
     "OneLineParser",
     "budget_flags",
+    "check_users",
     "guarantee_flags",
     "number_list",
     "number_or_text",
@@ -23,6 +26,8 @@ __all__ = [
     "print_error",
     "show_note",
     "suggestion",
+    "users_flag",
+    "warn_of_doubts",
 ]
 
 
@@ -218,6 +223,22 @@ def budget_flags() -> list[Flag]:
         Flag("windows", "number of releases that a user may take part in", Kind.WHOLE_NUMBER, default=1),
         Flag("policy", f"one of: {', '.join(POLICIES)}", default="plus", choices=tuple(POLICIES)),
     ]
+
+
+def users_flag() -> Flag:
+    return Flag("users", "about how many users there are, from public knowledge; for advice only", Kind.WHOLE_NUMBER)
+
+
+def check_users(flags: argparse.Namespace) -> None:
+    """Raises ParameterError if `users` is given and is not a number of users."""
+    if flags.users is not None:
+        check_integer("users", flags.users, 1, 1 << 40)
+
+
+def warn_of_doubts(program: str, flags: argparse.Namespace, plan: ExtractionPlan) -> None:
+    """One line on stderr for each doubt about the budget; raises ParameterError if `users` is not a number of users."""
+    for doubt in find_doubts(plan.epsilon, plan.delta, flags.users):
+        print(f"{program}: warning: {doubt}", file=sys.stderr)
 
 
 def plan_from_flags(flags: argparse.Namespace) -> ExtractionPlan:

@@ -110,7 +110,11 @@ def _gram_table(rows: dict[int, Rows]) -> str:
 
 def _settings_table(manifest: Manifest) -> str:
     plan = manifest["plan"]
-    rows = {**manifest["settings"], **{name: plan[name] for name in ("epsilon", "delta", "eta", "windows", "policy")}}
+    rows = {
+        **manifest.get("origin", {}),
+        **manifest["settings"],
+        **{name: plan[name] for name in ("epsilon", "delta", "eta", "windows", "policy")},
+    }
     return table([], [[str(name), str(value)] for name, value in rows.items()], name="settings")
 
 

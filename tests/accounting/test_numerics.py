@@ -75,8 +75,9 @@ def test_how_many_cells_a_user_touches():
     assert touched([1_000_000] * 64, [1] * 64, 1, individual_budgets=False) == (64_000_001, 63)
     whole = 1 << 24  # a weight is at least 2^-12
     assert touched([300], [3], 1, individual_budgets=True) == (901, 0)
-    assert touched([300, None], [3, 2], 4, individual_budgets=True) == (4 * (whole + 1), 4 * 2 * 2 * MAX_STRATA)
-    assert touched([300, None, *[None] * 62], [3, 2, *[1] * 62], 1, individual_budgets=True)[0] == whole + 1
+    # From level 2 on: one noisy count more, and five numbers of zero cells for each stratum.
+    assert touched([300, None], [3, 3], 4, individual_budgets=True) == (4 * (whole + 2), 4 * 5 * MAX_STRATA)
+    assert touched([300, *[None] * 63], [3] * 64, 1, individual_budgets=True)[0] == whole + 64
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(4, 1e-7), (0.5, 1e-12), (75, 1e-7), (4, 1e-40), (1, 0.1)])

@@ -174,12 +174,19 @@ def test_plus_there_and_back_and_its_refusals():
     assert ExtractionPlan.from_json(plan.to_json()) == plan
     document = json.loads(plan.to_json())
     for change, message in [
-        ({"policy": "paper"}, "must have max_contributions, and one whole round"),
+        ({"policy": "paper"}, "edition must be 1 for policy paper, got 2"),
+        ({"policy": "paper", "edition": 1}, "must have the rounds of the policy"),
+        ({"edition": 1}, "edition must be 2 for policy plus, got 1: another version of dpngram made this plan"),
+        ({"edition": True}, "edition must be 2"),
         ({"epsilon": 3.9}, "does not give"),
         ({"windows": 2}, "does not give"),
     ]:
         with pytest.raises(ParameterError, match=message):
             ExtractionPlan.from_json(json.dumps({**document, **change}))
+    del document["edition"]  # as in plans of the first edition
+    with pytest.raises(ParameterError, match="edition must be 2 for policy plus, got 1"):
+        ExtractionPlan.from_json(json.dumps(document))
+    document["edition"] = 2
     first, second, *rest = plan.levels
     quiet = dataclasses.replace(second, sigma=second.sigma * (1 - 1e-6))
     with pytest.raises(ParameterError, match="does not give"):

@@ -15,6 +15,6 @@ def test_plus_has_one_sigma_and_individual_budgets():
     assert plan.level(1).sigma == pytest.approx(gaussian_sigma(4, 0.95e-7) / 0.999**0.5, rel=5e-5)
     assert plan.threshold_delta == pytest.approx(0.05e-7)
     assert [level.share / plan.level(1).share for level in plan.levels] == pytest.approx([0.8**k for k in range(9)])
-    assert [len(level.rounds) for level in plan.levels] == [3, 2, 1, 1, 1, 1, 1, 1, 1]
+    assert [len(level.rounds) for level in plan.levels] == [3] * 9
     assert [level.max_contributions for level in plan.levels] == [300] + [None] * 8
     assert math.fsum(level.share for level in plan.levels) == pytest.approx(1)

@@ -21,6 +21,8 @@ from dpngram.pipelines.io.parsing import Fields, parse_jsonl, parse_text
 from dpngram.pipelines.synth import Corpus
 from dpngram.transforms import testing
 from dpngram.transforms.blocks.documents import DocumentBlock
+from dpngram.transforms.blocks.grams import GramTable
+from dpngram.transforms.blocks.levels import Level
 from dpngram.transforms.testing import extract_in_memory, key_source
 from dpngram.transforms.tokenizers import make_tokenizer
 
@@ -81,7 +83,7 @@ def _recorded(function, kind, unpack, sizes):
             if kind == "candidates":
                 name = f"candidates {args[2].n + 1}"
             elif kind in ("level", "table"):
-                name = f"{kind} {block.n}"
+                name = f"{kind} {block.n}" if isinstance(block, (Level, GramTable)) else "survey"
             sizes[name].add(block)
         return made
 

@@ -22,7 +22,7 @@ _USERS = {"block": 700, "user": 11, "token": 1.8, "word": 26}
 _CANDIDATES = {"user": 26, "token": 3.4, "growth": 1.7}
 _POSTING = 5  # one position at one level; if every position of every level is valid, that is the bound
 # Cells of one block over all levels and rounds, for each token; bytes by the number n of cells in a piece.
-_CELLS = 1.2
+_CELLS = 1.0
 _CELL_BYTES = (8.5, 16.0, 4000.0, 400.0)  # a + b / (1 + n / c) + d / n
 # Memory: a worker's own, that of a block while it is worked on, and of a released gram (decoded) in a side input.
 _WORKER_MEMORY = 250e6
@@ -39,7 +39,7 @@ class Workload:
     tokens_per_user: float = 50.0
     posts_per_user: float = 2.0
     levels: int = 9
-    rounds: int = 12  # of all levels together: three at level 1, two at level 2, one at each other
+    rounds: int = 27  # of all levels together: three at each
     block_tokens: float = (4 << 20) / _TEXT  # of a reader's block
 
     @property

@@ -19,8 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from dpngram.accounting import plan_extraction
-from dpngram.pipelines.io.lines import ByteRange, read_pieces
+from dpngram.pipelines.io.lines import RANGE_BYTES, ByteRange, read_pieces
 from dpngram.pipelines.io.parsing import Fields, parse_jsonl, parse_text
+from dpngram.transforms.blocks.levels import Level
 from dpngram.transforms.testing import extract_in_memory, key_source
 from dpngram.transforms.tokenizers import make_tokenizer
 
@@ -36,6 +37,8 @@ class Corpus:
         spurious = {}
 
         def observe(round_, blocks, released):
+            if not isinstance(released, Level):
+                return
             present = [block.grams for block in blocks] if round_.n > 1 else []
             held = np.isin(released.keys, np.concatenate([np.zeros(0, np.uint64), *present]))
             spurious[round_.n] = int((~held).sum()) if round_.n > 1 else 0
@@ -65,8 +68,12 @@ def msnbc(data):
 
 
 def jsonl(path, compression):
-    extent = ByteRange(str(path), 0, -1 if compression == "gzip" else path.stat().st_size, compression)
-    parsed = (parse_jsonl(piece.data, Fields(("user",), ("text",)), piece.offset) for piece in read_pieces(extent, 0))
+    size = path.stat().st_size
+    starts = range(0, size, RANGE_BYTES) if compression == "uncompressed" else (0,)
+    ends = (min(start + RANGE_BYTES, size) if compression == "uncompressed" else -1 for start in starts)
+    extents = (ByteRange(str(path), start, end, compression) for start, end in zip(starts, ends, strict=True))
+    pieces = (piece for extent in extents for piece in read_pieces(extent, 0))
+    parsed = (parse_jsonl(piece.data, Fields(("user",), ("text",)), piece.offset) for piece in pieces)
     return Corpus(block for part in parsed for block in part.blocks)
 
 

@@ -34,7 +34,9 @@ from dpngram.pipelines.launch.beam_flags import beam_options
 from dpngram.pipelines.template import launch
 from dpngram.transforms import ExtractLevels, ExtractNgrams
 
-pytest.importorskip("google.cloud.dataflow", reason="needs Beam's gcp extra: pip install 'dpngram[gcp]'")
+pytest.importorskip(
+    "google.cloud.dataflow", reason="needs the extra gcp, of a Beam that sends jobs with google-cloud-dataflow-client"
+)
 from apache_beam.runners.dataflow.internal import apiclient
 
 ROOT = Path(__file__).parent.parent.parent
@@ -135,10 +137,10 @@ def test_the_jobs_are_whole(batch, streaming):
     names = {step.unique_name for step in batch.proto_pipeline.components.transforms.values()}
     for n in range(2, PLAN.max_n + 1):
         assert f"ExtractNgrams/Level{n}/ValidityFilter/Prune" in names
-    assert {"Read/Parse", "Write/Files", "ExtractNgrams/Level9/Checkpoint", "CleanUp/Delete"} <= names
+    assert {"Read/Parse", "Write/Files", "ExtractNgrams/Level9/Count/Checkpoint", "CleanUp/Delete"} <= names
     assert "ExtractNgrams/BindRelease/Decide" in names
     names = {step.unique_name for step in streaming.proto_pipeline.components.transforms.values()}
-    assert {"ExtractNgrams/Level9/AddSpuriousGrams/Complete", "ExtractNgrams/Rows"} <= names
+    assert {"ExtractNgrams/Level9/Count/NoisyCount/Release", "ExtractNgrams/Rows"} <= names
     unbounded = {"batch": set(), "streaming": set()}
     for name, job in (("batch", batch), ("streaming", streaming)):
         for collection in job.proto_pipeline.components.pcollections.values():
@@ -149,8 +151,8 @@ def test_the_jobs_are_whole(batch, streaming):
 
 
 def test_requests_are_small(job):
-    """Dataflow refuses 10 MB. Measured: 0.38 MB batch, 0.43 MB streaming; the request itself, 7 kB."""
-    assert job.proto_pipeline.ByteSize() < 600_000
+    """Dataflow refuses 10 MB. Measured with nine levels: 1.04 MB batch, 1.15 MB streaming; the request itself, 7 kB."""
+    assert job.proto_pipeline.ByteSize() < 1_500_000
     assert len(request_of(job)) < 20_000
 
 

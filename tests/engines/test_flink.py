@@ -62,13 +62,17 @@ def small(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module", params=["small", pytest.param("msnbc", marks=pytest.mark.campaign)])
+LONG = [pytest.param(name, marks=pytest.mark.campaign) for name in ("small", "msnbc")]
+
+
+@pytest.fixture(scope="module", params=["short", *LONG])
 def corpus(request, tmp_path_factory):
-    """The flags that read a corpus, and its release on the local runner."""
+    """The flags that read a corpus, and its release on the local runner. `short` is `small` with two levels."""
     directory = tmp_path_factory.mktemp("corpus")
-    path = request.getfixturevalue(request.param)
+    path = request.getfixturevalue("small" if request.param == "short" else request.param)
     flags = ["--input", path, "--input_format", "text", "--tokenizer", "whitespace", "--quiet"]
-    flags += ["--noise_key", directory / "key", *(["--skip_header_lines", "7"] if request.param == "msnbc" else [])]
+    flags += ["--noise_key", directory / "key"]
+    flags += {"short": ["--max_n", "2"], "small": [], "msnbc": ["--skip_header_lines", "7"]}[request.param]
     finish(start("extract", "--output", directory / "local", *flags))
     return flags, files(directory / "local")
 
@@ -123,6 +127,7 @@ def wait_for_the_middle(cluster, process, finished=30):
 
 
 @pytest.mark.campaign
+@pytest.mark.parametrize("corpus", LONG, indirect=True)
 @pytest.mark.parametrize("victim", ["TaskManager", "Python worker"])
 def test_killed_in_the_middle(cluster, corpus, tmp_path, victim):
     """Flink starts the lost part of the job again; the release is the one that nobody disturbed."""

@@ -138,7 +138,8 @@ def write_input(directory, name):
                 fastavro.writer(file, schema, records)
         (directory / f"junk.{name}").write_bytes(b"Obj\x01" + broken[1].encode())
     else:
-        good.write_text("".join(row["text"] + "\n" for row in rows))
+        lines = dict.fromkeys((row["user"], row["text"]) for row in rows)  # a line is a user: none may repeat
+        good.write_text("".join(f"{text}\n" for _, text in lines))
         bad.write_bytes(
             b"".join(canary.encode() + (b"\0\n" if i % 2 else b"\xff\n") for i, canary in enumerate(broken))
         )

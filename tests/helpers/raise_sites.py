@@ -26,10 +26,12 @@ from dpngram.transforms import ExtractLevels, ExtractNgrams, document_form, grou
 from dpngram.transforms.add_spurious_grams import complete_level
 from dpngram.transforms.baselines.compare_systems import CompareSystems
 from dpngram.transforms.blocks import levels
+from dpngram.transforms.blocks.candidates import all_tokens
 from dpngram.transforms.blocks.columns import Block
 from dpngram.transforms.blocks.documents import DocumentBlock
 from dpngram.transforms.blocks.grams import empty_table
 from dpngram.transforms.blocks.parts import ReleasedPart
+from dpngram.transforms.blocks.surveys import EMPTY_SURVEY
 from dpngram.transforms.checkpoints import _LoadDoFn
 from dpngram.transforms.decide_release import _DecideDoFn, make_gate
 from dpngram.transforms.policies import make_rounds
@@ -62,7 +64,7 @@ def released_level():
     return levels.Level.first(np.array([0, len(C)]), data, digests, np.array([3]), 0.5, 1.0)
 
 
-def disagreeing_parts():
+def disagreeing_parts(past=None):
     rounds = make_rounds(PLAN)
     draw = SOURCE.draws(2, 0, b"global", BINDING)
     level = rounds[0][0].finish(released_level(), levels.EMPTY_LEVEL)
@@ -72,8 +74,7 @@ def disagreeing_parts():
         token_bytes=np.frombuffer(C.encode(), np.uint8),
         taken=np.zeros(0, np.uint64),
         zero_cells_name=7,
-        present=np.zeros(0, np.int64),
-        below=np.zeros(0, np.int64),
+        past=level.name if past is None else past,
     )
     complete_level([part], level, levels.EMPTY_LEVEL, rounds[1][0], draw)
 
@@ -213,6 +214,11 @@ def damage(tmp):
     list(input_formats.InputFormat(name="jsonl").read(extent))
 
 
+def plus_without_survey():
+    block = group_users.group_users(blocks(C), user_per_document=False, source=SOURCE)
+    make_rounds(PLAN)[1][2].pay(all_tokens(block), EMPTY_SURVEY)
+
+
 def plus_without_budget():
     block = group_users.group_users(blocks(C), user_per_document=False, source=SOURCE)
     make_rounds(PLAN)[1][0].allow(block)
@@ -277,8 +283,10 @@ SITES = {
     "sentences of users": lambda t, m: ExtractLevels(PLAN, sentences=True, user_per_document=True),
     "no runs": lambda t, m: CompareSystems([]),
     "other zero cells": lambda t, m: disagreeing_parts(),
+    "other rounds before": lambda t, m: disagreeing_parts(past=5),
     "too many grams": lambda t, m: many_grams(m),
     "no budget": lambda t, m: plus_without_budget(),
+    "no survey": lambda t, m: plus_without_survey(),
     "a vast string": lambda t, m: SOURCE.digest("user").strings(
         np.array([0, 1 << 33]), np.frombuffer(C.encode(), "u1")
     ),

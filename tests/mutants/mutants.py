@@ -1,7 +1,9 @@
 """All seeded mutants. `named` are those that the list of requirements asks for by name; the others are our own."""
 
 from mutants.of_gate import GATE
+from mutants.of_ledger import LEDGER
 from mutants.of_plans import PLANS
+from mutants.of_plus import PLUS
 from mutants.of_programs import PROGRAMS
 from mutants.of_randomness import RANDOMNESS
 from mutants.of_releases import RELEASES
@@ -9,7 +11,7 @@ from mutants.of_users import USERS
 
 __all__ = ["MUTANTS", "NAMED"]
 
-MUTANTS = (*PLANS, *USERS, *RANDOMNESS, *RELEASES, *PROGRAMS, *GATE)
+MUTANTS = (*PLANS, *USERS, *PLUS, *RANDOMNESS, *RELEASES, *PROGRAMS, *GATE, *LEDGER)
 
 # In the order of the requirement.
 NAMED = (

@@ -97,13 +97,25 @@ GATE = (
         tests=(f"{_TESTS}::test_the_fraction_and_bad_records_are_bound_to_the_noise[paper]",),
     ),
     Mutant(
+        name="one_document_of_no_form_fails_the_run",
+        why="A document without a user, which a host's parser may make of one user's record, stops the run by itself.",
+        edits=(
+            Edit(
+                "transforms/document_form.py",
+                "            except UNUSABLE:\n                unnamed += 1\n",
+                "            except UNUSABLE:\n                raise\n",
+            ),
+        ),
+        tests=(f"{_TESTS}::test_a_gate_by_default_stops_a_graph_that_reads_nothing",),
+    ),
+    Mutant(
         name="nothing_waits_for_the_gate",
         why="The run goes on without the verdict: levels, checkpoints and rows exist although the gate stops the run.",
         edits=(
             Edit(
                 "transforms/bind_release.py",
-                'content = content | "Decide" >> DecideRelease(self._randomness, self._gate)',
-                'content | "Decide" >> DecideRelease(self._randomness, self._gate)',
+                'content = content | "Decide" >> DecideRelease(self._randomness, gate)',
+                'content | "Decide" >> DecideRelease(self._randomness, gate)',
             ),
         ),
         tests=("tests/pipelines/test_extract.py::test_all_that_draws_and_writes_waits_for_the_gate",),

@@ -88,11 +88,11 @@ PLANS = (
         edits=(
             Edit(
                 "transforms/policies/plus.py",
-                "return Cutoffs.fixed(noise, strata, self.round.rho)\n",
-                "return Cutoffs.fixed(noise, strata, self.level.rho)\n",
+                "if self.round.rho is None else self.round.rho",
+                "if self.level.rho is None else self.level.rho",
             ),
         ),
-        tests=("tests/transforms/test_reference_plus.py::test_released_grams_are_identical",),
+        tests=("tests/transforms/policies/test_plus.py::test_rounds_of_level_1_have_thresholds_of_their_own",),
     ),
     Mutant(
         name="windows_cost_nothing",
@@ -121,8 +121,8 @@ PLANS = (
         edits=(
             Edit(
                 "accounting/numerics.py",
-                "    return windows * (cells + 1), windows * min(",
-                "    return cells + 1, min(",
+                "    return windows * (cells + 1 + later), windows * min(",
+                "    return cells + 1 + later, min(",
             ),
         ),
         tests=("tests/accounting/test_numerics.py::test_how_many_cells_a_user_touches",),

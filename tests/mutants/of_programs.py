@@ -11,8 +11,8 @@ PROGRAMS = (
         edits=(
             Edit(
                 "transforms/add_spurious_grams.py",
-                "            if len(level):\n                yield level\n",
-                "            yield level\n",
+                "            if len(found) or not isinstance(found, Level):\n                yield found\n",
+                "            yield found\n",
             ),
         ),
         tests=("tests/pipelines/test_stream.py::test_a_directory_for_each_window_with_a_release",),
@@ -139,8 +139,8 @@ PROGRAMS = (
         edits=(
             Edit(
                 "transforms/checkpoints.py",
-                "self.seal(binding, data) + data, private=True)",
-                "self.seal(binding, data) + data)",
+                "previous.name) + data, private=True)",
+                "previous.name) + data)",
             ),
         ),
         tests=("tests/transforms/test_checkpoints.py::test_only_the_owner_sees_them",),
@@ -238,7 +238,7 @@ PROGRAMS = (
         edits=(
             Edit(
                 "pipelines/stream.py",
-                "    check_apart(output, noise_key=reference, key_records=key_records)",
+                "    check_apart(output, noise_key=reference, key_records=key_records, **paths)",
                 "   ",
             ),
         ),

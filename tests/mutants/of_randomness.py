@@ -10,7 +10,7 @@ _KEYS_TESTS = "tests/transforms/randomness/test_noise_key.py"
 _RECORDS_TESTS = "tests/transforms/randomness/test_key_records.py"
 _REFERENCE = "tests/transforms/test_reference.py::test_released_grams_are_identical[0-both]"
 _DERIVE = 'derive_key(self._master, "run", *self._names, window, fingerprint)'
-_SUBKEY = 'derive_key(run, "draw", purpose, level, round_number)'
+_SUBKEY = "names = (purpose, level, round_number) if not past else (purpose, level, round_number, past)"
 _DIFFER = (f"{_KEYS_TESTS}::test_draws_differ_in_every_name",)
 
 RANDOMNESS = (
@@ -186,13 +186,13 @@ RANDOMNESS = (
     Mutant(
         name="level_left_out_of_the_key",
         why="Cells of two levels that have the same key share their noise, and it can be subtracted.",
-        edits=(Edit(_KEYS, _SUBKEY, 'derive_key(run, "draw", purpose, round_number)'),),
+        edits=(Edit(_KEYS, _SUBKEY, "names = (purpose, round_number, past)"),),
         tests=_DIFFER,
     ),
     Mutant(
         name="purpose_left_out_of_the_key",
         why="Clipping coins, zero cells and noise come from one function: what is seen of one is known of the other.",
-        edits=(Edit(_KEYS, _SUBKEY, 'derive_key(run, "draw", level, round_number)'),),
+        edits=(Edit(_KEYS, _SUBKEY, "names = (level, round_number, past)"),),
         tests=_DIFFER,
     ),
     Mutant(
@@ -202,8 +202,8 @@ RANDOMNESS = (
         edits=(
             Edit(
                 "transforms/randomness/noise_key.py",
-                "self.prf(purpose, level, round_number, window, binding)",
-                "self.prf(purpose, level, 0, window, binding)",
+                "lambda purpose: self.prf(purpose, level, round_number, window, binding, past)",
+                "lambda purpose: self.prf(purpose, level, 0, window, binding, past)",
             ),
         ),
         tests=("tests/transforms/policies/test_base.py::test_rounds_and_levels_draw_apart",),
@@ -214,8 +214,8 @@ RANDOMNESS = (
         edits=(
             Edit(
                 "transforms/randomness/noise_key.py",
-                "self.prf(purpose, level, round_number, window, binding)",
-                "self.prf(purpose, 1, round_number, window, binding)",
+                "lambda purpose: self.prf(purpose, level, round_number, window, binding, past)",
+                "lambda purpose: self.prf(purpose, 1, round_number, window, binding, past)",
             ),
         ),
         tests=("tests/transforms/policies/test_base.py::test_rounds_and_levels_draw_apart", _REFERENCE),
@@ -227,8 +227,8 @@ RANDOMNESS = (
         edits=(
             Edit(
                 "transforms/keyed_dofn.py",
-                "(self._policy.n, self._policy.number, window_name(window), binding)",
-                '(self._policy.n, self._policy.number, b"global", binding)',
+                "(self._policy.n, self._policy.number, window_name(window), binding, past)",
+                '(self._policy.n, self._policy.number, b"global", binding, past)',
             ),
         ),
         tests=("tests/transforms/test_keyed_dofn.py::test_each_window_is_a_release_of_its_own[paper]",),
@@ -248,7 +248,7 @@ RANDOMNESS = (
         edits=(
             Edit(
                 "transforms/extract.py",
-                '            "plan": dataclasses.asdict(self._plan),\n',
+                '            "plan": self._plan.settings(),\n',
                 '            "plan": "",\n',
             ),
         ),

@@ -6,7 +6,7 @@ __all__ = ["RELEASES"]
 
 _NOISE = "tests/transforms/randomness/test_noise.py"
 _REFERENCE = "tests/transforms/test_reference.py::test_released_grams_are_identical[0-both]"
-_PLUS = "tests/transforms/test_reference_plus.py::test_released_grams_are_identical"
+_OF_PLUS = "tests/transforms/policies/test_plus.py"
 _SPURIOUS = "transforms/add_spurious_grams.py"
 
 RELEASES = (
@@ -85,7 +85,7 @@ RELEASES = (
     Mutant(
         name="spurious_grams_left_out",
         why="Only grams that somebody has are released: each of them tells that it has a user.",
-        edits=(Edit(_SPURIOUS, "    is_zero = ~np.isin(zero, taken)\n", "    is_zero = np.zeros(len(zero), bool)\n"),),
+        edits=(Edit(_SPURIOUS, "is_zero = (find_keys(taken, zero) < 0)", "is_zero = np.zeros(len(zero), bool)"),),
         tests=(_REFERENCE,),
         attack="gap",
     ),
@@ -97,8 +97,8 @@ RELEASES = (
         edits=(
             Edit(
                 "transforms/policies/cutoffs.py",
-                "self.strata.draw(self.noise.zero_probability(self.floor), draw)",
-                "self.strata.draw(self.noise.zero_probability(self.floor) / 2, draw)",
+                "np.where(has_floor, self.noise.zero_probability(self.floor), 0.0)",
+                "np.where(has_floor, self.noise.zero_probability(self.floor) / 2, 0.0)",
             ),
         ),
         tests=("tests/transforms/policies/test_cutoffs.py::test_zero_cells_follow_the_law_of_noise",),
@@ -161,8 +161,8 @@ RELEASES = (
         edits=(
             Edit(
                 _SPURIOUS,
-                "    order = np.argsort(keys)\n    level = previous.extend",
-                '    order = np.argsort(np.isin(keys, zero), kind="stable")\n    level = previous.extend',
+                "    order = np.argsort(keys)\n    return Cells(",
+                "    order = np.lexsort((keys, np.isin(keys, zero)))\n    return Cells(",
             ),
         ),
         tests=(_REFERENCE, "tests/pipelines/test_extract.py::test_release_and_manifest[paper]"),
@@ -205,8 +205,10 @@ RELEASES = (
     ),
     Mutant(
         name="tallies_in_the_order_of_parts",
-        why="What a policy chooses thresholds from has zero cells first: their place tells users' cells from others.",
-        edits=(Edit(_SPURIOUS, "    keys, noisy = keys[order], noisy[order]\n", ""),),
+        why="What a policy ranks has zero cells first: their place tells users' cells from others.",
+        edits=(
+            Edit(_SPURIOUS, "    order = np.argsort(keys)\n    return", "    order = np.arange(len(keys))\n    return"),
+        ),
         tests=("tests/transforms/test_add_spurious_grams.py::test_policies_see_cells_sorted_by_key",),
     ),
     Mutant(
@@ -215,8 +217,8 @@ RELEASES = (
         edits=(
             Edit(
                 _SPURIOUS,
-                "    taken = np.concatenate([earlier.keys, *(part.taken for part in parts)])\n",
-                "    taken = earlier.keys\n",
+                "np.concatenate([np.zeros(0, np.uint64), *(part.taken for part in parts)])",
+                "np.zeros(0, np.uint64)",
             ),
         ),
         tests=(_REFERENCE,),
@@ -262,37 +264,41 @@ RELEASES = (
     ),
     Mutant(
         name="tallies_of_exact_weights",
-        why="The thresholds of `plus` are chosen from exact weights instead of noisy ones.",
+        why="What is active in a level of `plus` follows from exact weights instead of noisy ones.",
         edits=(
-            Edit("transforms/noisy_threshold.py", "stratum[noisy < 0]", "stratum[cells.weight < noise.step << 14]"),
+            Edit(
+                "transforms/noisy_threshold.py",
+                "        reached = noisy >= least\n",
+                "        reached = cells.weight // noise.step >= least\n",
+            ),
         ),
-        tests=(_PLUS,),
+        tests=(f"{_OF_PLUS}::test_what_is_active_depends_on_noisy_values_only",),
     ),
     Mutant(
         name="zero_cells_tallied_by_their_mean",
-        why="The tally of zero cells below 0 has no noise: thresholds follow the exact number of grams that "
+        why="The tally of zero cells below the floor has no noise: what follows tells the exact number of grams that "
         "users have.",
         edits=(
             Edit(
                 "transforms/policies/cutoffs.py",
-                "binomial(bits[s : s + 1], int(rest[s]), float(chance[s]))",
-                "round(int(rest[s]) * float(chance[s]))",
+                "binomial(bits[group : group + 1], rest, share)",
+                "round(rest * share)",
             ),
         ),
-        tests=("tests/transforms/policies/test_cutoffs.py::test_zero_cells_below_nought_are_binomial",),
+        tests=("tests/transforms/policies/test_cutoffs.py::test_zero_cells_below_the_floor_are_multinomial",),
     ),
     Mutant(
         name="zero_cells_under_the_floor_forgotten",
-        why="The chance to be below 0 ignores that a cell is under the floor: the tallies tell zero cells from "
+        why="The chance of a group ignores that a cell is under the floor: the tallies tell zero cells from "
         "users' cells.",
         edits=(
             Edit(
                 "transforms/policies/cutoffs.py",
-                "chance = 0.5 / (1 - self.noise.zero_probability(self.floor))",
-                "chance = 0.5 + 0 * self.noise.zero_probability(self.floor)",
+                "share = float(masses[group] / masses[group:].sum())",
+                "share = float(masses[group] / bins.tail[starts[group]])",
             ),
         ),
-        tests=("tests/transforms/policies/test_cutoffs.py::test_zero_cells_below_nought_are_binomial",),
+        tests=("tests/transforms/policies/test_cutoffs.py::test_zero_cells_below_the_floor_are_multinomial",),
     ),
     Mutant(
         name="ceilings_of_one_block",

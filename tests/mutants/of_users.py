@@ -170,7 +170,16 @@ USERS = (
         name="budget_not_charged",
         why="Under `plus` users spend at every level what they have spent before: norm up to the root of all rounds.",
         edits=(
-            Edit("transforms/policies/plus.py", "dataclasses.replace(users, budget=users.budget - charge)", "users"),
+            Edit(
+                "transforms/policies/plus.py",
+                "sum_by_gram(candidates, weight), dataclasses.replace(users, budget=users.budget - charge)",
+                "sum_by_gram(candidates, weight), users",
+            ),
+            Edit(
+                "transforms/policies/plus.py",
+                "pairs.sum_by_gram(given), dataclasses.replace(users, budget=users.budget - charge)",
+                "pairs.sum_by_gram(given), users",
+            ),
         ),
         tests=("tests/transforms/policies/test_plus.py::test_the_invariant[0]",),
     ),
@@ -204,25 +213,25 @@ USERS = (
         tests=(f"{_BUDGETS}::test_allowances_never_exceed_the_budget",),
     ),
     Mutant(
-        name="weights_of_plus_rounded_to_nearest",
+        name="weights_of_plus_rounded_up",
         why="A round's weights cost more than its share, so the rho of the round hides less than it should.",
         edits=(
             Edit(
                 "transforms/policies/budgets.py",
-                "    weight = (np.take(scale, user) * guides.astype(np.float64)).astype(np.int64)\n",
-                "    weight = np.rint(np.take(scale, user) * guides.astype(np.float64)).astype(np.int64)\n",
+                "    weight = (np.take(scale, user) * guides).astype(np.int64)\n",
+                "    weight = np.ceil(np.take(scale, user) * guides).astype(np.int64)\n",
             ),
         ),
         tests=(f"{_BUDGETS}::test_no_user_spends_more_than_its_share_of_the_allowance",),
     ),
     Mutant(
         name="charged_by_the_guide",
-        why="What a user pays is the sum of its weights, not of their squares: it spends far more than it is charged.",
+        why="What a user pays follows its guides, not the squares of them: it spends more than it is charged.",
         edits=(
             Edit(
                 "transforms/policies/budgets.py",
-                "    np.add.at(charge, user, squares * squares)\n",
-                "    np.add.at(charge, user, squares)\n",
+                "allowed.astype(np.float64) * (norms / least), 0.0)",
+                "allowed.astype(np.float64) * (norms / least) ** 2, 0.0)",
             ),
         ),
         tests=(f"{_BUDGETS}::test_no_user_spends_more_than_its_share_of_the_allowance",),

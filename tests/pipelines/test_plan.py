@@ -1,11 +1,15 @@
 """`dpngram plan` as a person meets it: the table, the JSON, and one line for every mistake."""
 
 import json
+import shlex
 
+import pytest
 from helpers.plan_flags import words
 
-from dpngram.accounting import ExtractionPlan, plan_extraction
+from dpngram.accounting import ExtractionPlan, plan_extraction, users_needed
 from dpngram.pipelines.cli import main
+from dpngram.pipelines.extract import make_parser
+from dpngram.pipelines.launch.flags import plan_from_flags
 
 
 def test_table_is_aligned_and_concludes(capsys):
@@ -31,3 +35,43 @@ def test_json_is_the_plan(capsys):
 def test_explain_is_prose(capsys):
     assert main([*words(), "--explain"]) == 0
     assert "What is protected." in capsys.readouterr().out
+
+
+def test_users_alone_propose_a_first_command(capsys):
+    """The command that is shown can be typed, and its plan is one of those in the table."""
+    assert main(["plan", "--users", "50000", "--tokens_per_user", "200"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("For about 50,000 users: --delta 1e-06 --max_n 5 --max_contributions 200\n")
+    command = shlex.split(out[out.index("dpngram extract") :].replace("\\\n", " "))
+    flags, rest = make_parser().parse_known_args(command[2:])
+    assert rest == []
+    plan = plan_from_flags(flags)
+    assert (plan.epsilon, plan.delta, plan.max_n, plan.levels[0].max_contributions) == (4, 1e-6, 5, 200)
+    assert f"\n      4{users_needed(plan, 1, 200, 0.5):>25,}" in out
+    assert "There is no forecast" in out
+
+
+def test_mistakes_with_users(capsys):
+    for flags, message in (
+        (["--users", "x"], "users must be a whole number"),
+        (["--users", "5", "--tokens_per_user", "0"], "tokens_per_user must be a whole number"),
+        (["--users", "5", "--token_per_user", "3"], "did you mean --tokens_per_user?"),
+        (["--users", "5", "--delta", "1e-3"], "required: --epsilon, --max_n, --max_contributions"),
+        ([*words()[1:], "--tokens_per_user", "5"], "tokens_per_user must be left out"),
+        ([*words()[1:], "--users", "0"], "users must be a whole number"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main(["plan", *flags])
+        assert stop.value.code == 2
+        assert message in capsys.readouterr().err
+
+
+def test_doubtful_budgets_warn_once(capsys):
+    assert main([*words(epsilon="12", delta="1e-3"), "--users", "50000"]) == 0
+    warnings = capsys.readouterr().err.splitlines()
+    assert [line.split(" is ")[0] for line in warnings] == [
+        "dpngram plan: warning: epsilon 12",
+        "dpngram plan: warning: delta 0.001",
+    ]
+    assert main([*words(), "--users", "50000"]) == 0
+    assert capsys.readouterr().err == ""

@@ -38,6 +38,7 @@ VALUES = {
     ),
     "output": (["gs://some-bucket/release"], ["release", "/release", "gs://some-bucket", "s3://some-bucket/release"]),
     "bad_records": (["gs://some-bucket/bad"], ["bad"]),
+    "deny": (["gs://some-bucket/deny.txt"], ["deny.txt"]),
     "checkpoints": (["gs://some-bucket/release.checkpoints"], ["release.checkpoints"]),
     "key_records": (["gs://some-bucket/records"], ["records", "/records"]),
     "output_bigquery": (["some-project:dataset.grams"], ["grams", "gs://some-bucket/grams"]),
@@ -58,6 +59,7 @@ VALUES = {
     "pruning": (["both", "single"], ["none"]),
     "skip_header_lines": (["0", "7"], ["-1", "x"]),
     "max_bad_fraction": (["0", "0.01", "1"], ["1%", "-1"]),
+    "users": (["16", "50000"], ["1e3", "-1"]),
     "shards": (["16", "4096"], ["1e3", "-1"]),
     "overwrite": (["true", "false"], ["yes", "1", "True "]),
     "resume": (["true", "false"], ["on"]),
@@ -76,7 +78,7 @@ def test_metadata_is_made_from_the_flags():
 
 def test_every_flag_is_a_parameter():
     actions = {action.dest: action for action in make_parser()._actions}
-    assert set(actions) - set(PARAMETERS) == {"help", "operator_notes", "quiet", "verbose"}
+    assert set(actions) - set(PARAMETERS) == {"budget", "help", "ledger", "operator_notes", "quiet", "verbose"}
     assert set(PARAMETERS) <= set(actions)
     for name, parameter in PARAMETERS.items():
         assert f"--{name}" in actions[name].option_strings
@@ -177,7 +179,8 @@ def test_the_image_has_what_it_copies():
 
 def test_metadata_is_what_the_service_knows():
     templates = pytest.importorskip(
-        "google.cloud.dataflow", reason="needs Beam's gcp extra: pip install 'dpngram[gcp]'"
+        "google.cloud.dataflow",
+        reason="needs the extra gcp, of a Beam that sends jobs with google-cloud-dataflow-client",
     )
     parsed = templates.TemplateMetadata.from_json((FOLDER / "metadata.json").read_text())  # no unknown field
     assert [parameter.name for parameter in parsed.parameters] == list(PARAMETERS)

@@ -53,7 +53,7 @@ RUNS = {
     "plus in windows": Run(in_windows, "plus", 15, 60, written=3),
     "plus resumed": Run(batch, "plus", 10, 60),
     "paper in windows of a stream": Run(streamed, "paper", 5, 42, written=3, streaming=True),
-    "compared": Run(compared, "plus", 5, 90),
+    "compared": Run(compared, "plus", 5, 88),
     "plus of tables": Run(of_tables, "plus", 5, 65),
     "audited": Run(audited, "paper", 5, 38),
     "plus in a host": Run(in_a_host, "plus", 5, 58),
@@ -109,7 +109,7 @@ def _quiet():
 
 @pytest.mark.usefixtures("_quiet")
 @pytest.mark.parametrize("kind", RUNS)
-@pytest.mark.parametrize("runs", [2, pytest.param(None, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("runs", [1, pytest.param(None, marks=pytest.mark.campaign)])
 def test_every_step_fails_once_at_a_random_element(tmp_path, monkeypatch, kind, runs):
     """In each run every DoFn and CombineFn of ours fails once, in every round; more than a hundred runs in a campaign.
 
@@ -236,6 +236,7 @@ def test_a_worker_process_is_killed(tmp_path):
     command = [sys.executable, "-m", "dpngram.pipelines.cli", "extract", *BUDGET, *flags, "--output", str(out)]
     command += ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    environment["PYTHONWARNINGS"] = "ignore::FutureWarning"  # Google's old packages; the program does so, but later
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     while run.poll() is None and not (tmp_path / "sitecustomize.py.pid").exists():
         time.sleep(0.02)

@@ -7,11 +7,10 @@ from helpers.runs import small_corpus
 from dpngram.accounting import plan_extraction
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level, pack_keys
 from dpngram.transforms.document_form import DocumentForm, collect_documents
-from dpngram.transforms.policies.cutoffs import Cutoffs
+from dpngram.transforms.policies import make_rounds
+from dpngram.transforms.policies.cutoffs import ALL, MAX_TALLIED
 from dpngram.transforms.policies.guide import predict
-from dpngram.transforms.policies.selection import MAX_TALLIED, floors, zero_cell_bound
 from dpngram.transforms.policies.strata import Strata
-from dpngram.transforms.randomness.noise import Noise
 from dpngram.transforms.randomness.prf import Prf
 from dpngram.transforms.testing import extract_in_memory, key_source
 from dpngram.transforms.tokenizers import make_tokenizer
@@ -35,29 +34,31 @@ def test_a_stratum_of_billions(even, eta):
     weights = np.full(words, 9000) if even else np.random.default_rng(2).integers(3000, 40_000_000, words)
     level = first_level(words, weights)
     level = predict(level, level, sigma=1.0)
-    strata, noise = Strata(level, "both"), Noise(1.0)
+    plan = plan_extraction(epsilon=2, delta=1e-3, max_n=2, max_contributions=5, eta=eta)
+    cut = make_rounds(plan)[1][0].cutoffs(level, EMPTY_LEVEL)
+    strata, noise = cut.strata, cut.noise
     assert strata.size.sum() == words**2 == level.valid("both")
     if even:
         assert strata.size.max() == words**2 > MAX_TALLIED
-    cut = Cutoffs(noise=noise, strata=strata, size=strata.size, floor=floors(noise, strata.size, words, eta))
     keys, stratum = cut.zero_cells(Prf(b"z" * 32))
     assert (np.diff(keys.astype(np.int64)) > 0).all()
     assert (strata.of(keys) == stratum).all()
     assert (keys >> np.uint64(32)).max() < words
     assert (keys & np.uint64(0xFFFFFFFF)).max() < words
-    chance = noise.zero_probability(cut.floor)
+    chance = np.where(cut.floor == ALL, 0.0, noise.zero_probability(cut.floor))
     drawn, expected = np.bincount(stratum, minlength=len(strata.size)), strata.size * chance
     assert (abs(drawn - expected) <= 6 * np.sqrt(expected) + 6).all()
-    # Floors lie on a grid of 0.05 sigma, so a floor may be that much too low: some four tenths more cells at most.
-    # And 2^16 at most, where eta would allow more: otherwise levels could grow without bound.
-    assert (expected <= 1.4 * min(max(20 * eta * words, 50), 1 << 16)).all()
+    # 2^15 at most, however large the level before was: otherwise levels could grow without bound.
+    assert (expected <= 1 << 15).all()
+    assert (strata.size[cut.floor == ALL] <= 1 << 16).all()
     below = cut.zeros_below(np.zeros(len(strata.size), np.int64), drawn, Prf(b"b" * 32))
-    bound = zero_cell_bound(strata.size, below)
-    assert (bound[strata.size > MAX_TALLIED] == strata.size[strata.size > MAX_TALLIED]).all()
     rest = strata.size - drawn
-    small = (strata.size <= MAX_TALLIED) & (rest > 100)
     half = rest * 0.5 / (1 - chance)
-    assert (abs(below - half)[small] <= 6 * np.sqrt(half)[small]).all()
+    small = (strata.size <= MAX_TALLIED) & (rest > 100) & (cut.floor != ALL)
+    assert (abs(below[:, 0] - half)[small] <= 6 * np.sqrt(half)[small]).all()
+    assert (below.sum(axis=1)[small] == rest[small]).all()
+    huge = strata.size > MAX_TALLIED
+    assert (abs(below[huge, 0] - strata.size[huge] / 2) <= 1).all()
 
 
 def test_a_rank_is_a_member_and_back():
@@ -76,16 +77,15 @@ def test_an_eta_near_one_ends():
     plan = plan_extraction(epsilon=50, delta=0.1, max_n=4, max_contributions=30, eta=0.999, policy="plus")
     drawn = []
 
-    def observe(policy, _, released):
-        if policy.n > 1:
-            cutoffs = policy.cutoffs(levels[-1], EMPTY_LEVEL)
-            drawn.append((len(released), len(cutoffs.size)))
-        if policy.number == len(policy.level.rounds) - 1:
-            levels.append(released)
+    def observe(policy, _, found):
+        if policy.label == "Survey":
+            strata.append(len(found.size))
+        elif policy.label == "Count":
+            drawn.append((len(found), strata[-1]))
 
-    levels = []
+    strata = []
     extract_in_memory(blocks, plan, key_source(b"w" * 32), make_tokenizer("words"), observe=observe)
     text = sum(max(len(row["text"].split()) - 1, 0) for row in rows)  # bigrams, and more than there are longer grams
-    assert max(size for size, _ in drawn) > 1 << 16  # far more than the text has
-    for size, strata in drawn:
-        assert size <= text + 1.5 * strata * (1 << 16)
+    assert len(drawn) == 3
+    for size, number in drawn:
+        assert size <= text + max(number * (1 << 16), 1 << 17)

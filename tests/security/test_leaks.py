@@ -170,7 +170,12 @@ class _Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=tmp_path,
-            env={**os.environ, "TMPDIR": str(self.tmp), "PYTHONPATH": os.pathsep.join(sys.path)},
+            env={
+                **os.environ,
+                "TMPDIR": str(self.tmp),
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                "PYTHONWARNINGS": "ignore::FutureWarning",  # Google's old packages; the program does so, but later
+            },
         )
 
     def watch(self, until=lambda self: False):

@@ -17,7 +17,7 @@ from dpngram.transforms.testing import key_source
 from dpngram.transforms.windowing import window_name
 
 # Every purpose that a draw is made for; a test below reads them out of the sources.
-PURPOSES = ["clip", "gate", "noise", "zero cells", "zero weights", "zero cells below"]
+PURPOSES = ["clip", "gate", "noise", "zero cells", "zero weights", "zero cells below", "count"]
 DIGESTS = ["user", "token", "post", "group", "bad", "unnamed"]
 WINDOWS = [
     window_name(GlobalWindow()),

@@ -63,7 +63,7 @@ def test_extract(graphs, tmp_path, monkeypatch, policy):
 def test_compare(graphs, tmp_path):
     (tmp_path / "in.jsonl").write_bytes(jsonl(small_corpus(200)))
     flags = ["compare", *BUDGET, "--input", str(tmp_path / "in.jsonl"), "--output", str(tmp_path / "out")]
-    assert main([*flags, "--reveal_exact_counts", "--repeats", "2"]) == 0
+    assert main([*flags, "--max_n", "2", "--reveal_exact_counts"]) == 0
     assert graphs == [set()]
 
 

@@ -14,6 +14,7 @@ from dpngram.transforms import ExtractNgrams
 from dpngram.transforms.bind_release import choose_key, unrecorded_key
 
 
+@pytest.mark.parametrize("collect", ["paper", pytest.param("plus", marks=pytest.mark.campaign)], indirect=True)
 def test_a_key_used_for_other_data_is_refused(collect):
     documents = corpus()
     first = collect(documents)

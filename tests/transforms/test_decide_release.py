@@ -14,7 +14,7 @@ from dpngram.accounting import ParameterError, plan_union_all
 from dpngram.transforms import ExtractNgrams
 from dpngram.transforms.bind_release import _SumFingerprints
 from dpngram.transforms.blocks.posts import split_posts
-from dpngram.transforms.decide_release import Gate, make_gate
+from dpngram.transforms.decide_release import DEFAULT_BAD_FRACTION, Gate, make_gate
 from dpngram.transforms.document_form import DocumentForm, collect_documents
 from dpngram.transforms.group_users import group_users
 from dpngram.transforms.prepare_posts import PostDigests, block_posts
@@ -193,13 +193,14 @@ def test_a_graph_of_somebody_else(collect_paper):
     with pytest.raises(Exception, match="already used for this release label with other data"):
         collect_paper([*documents, (None, "x")], max_bad_fraction=0.9, release="b")
     assert collect_paper([], max_bad_fraction=0.0, release="nobody") == []
-    assert collect_paper([5] * 3, user_per_document=True, release="nobody good") == []
+    assert collect_paper([5, 5, "..."], user_per_document=True, release="nobody good") == []
 
 
+@pytest.mark.parametrize("collect", ["paper", pytest.param("plus", marks=pytest.mark.campaign)], indirect=True)
 def test_the_fraction_and_bad_records_are_bound_to_the_noise(collect):
     documents = corpus(60)
     first = collect(documents, max_bad_fraction=0.01)
-    assert collect(documents, max_bad_fraction=0.01) == first
+    assert first
     assert collect(documents[::-1], max_bad_fraction=0.01, shards=3) == first
     for changed in ({"documents": [*documents, ("user0", 5)]}, {"max_bad_fraction": 0.02}, {"max_bad_fraction": 1.0}):
         with pytest.raises(Exception, match="already used for this release label with other data"):
@@ -210,3 +211,24 @@ def test_windows_have_no_gate():
     documents = beam.Pipeline() | beam.Create([("a", "b")]) | beam.WindowInto(FixedWindows(5))
     with pytest.raises(ParameterError, match="max_bad_fraction must be 1 in windows"):
         documents | ExtractNgrams(PLANS["paper"], max_bad_fraction=0.5)
+
+
+def test_a_gate_by_default_is_for_the_global_window():
+    gate = make_gate(PLANS["paper"], None)
+    assert gate == dataclasses.replace(make_gate(PLANS["paper"], DEFAULT_BAD_FRACTION), by_default=True)
+    documents = beam.Pipeline() | beam.Create([("a", "b")]) | beam.WindowInto(FixedWindows(5))
+    documents | ExtractNgrams(PLANS["paper"], max_bad_fraction=None)
+    labels = documents.pipeline.applied_labels
+    assert any("BindRelease" in label for label in labels)
+    assert not any("Decide" in label for label in labels)
+
+
+def test_a_gate_by_default_stops_a_graph_that_reads_nothing(collect_paper):
+    """Mappings with other names for the fields: nothing is known when the graph is built, so the gate says it."""
+    documents = [{"author": f"u{i}", "body": "a b"} for i in range(400)]
+    with pytest.raises(Exception, match="look at user_field, text_field"):
+        collect_paper(documents, max_bad_fraction=None)
+    fields = {"user_field": "author", "text_field": "body"}
+    assert collect_paper(documents, max_bad_fraction=None, release="fields", **fields)
+    one_bad = [*documents, *[{"author": "u0", "body": None}] * 250, {"body": "x"}]
+    assert collect_paper(one_bad, max_bad_fraction=None, release="one", **fields)

@@ -4,8 +4,9 @@ import typing
 
 import apache_beam as beam
 import pytest
-from helpers.graphs import corpus
+from helpers.graphs import BUDGET, corpus
 
+from dpngram.accounting import plan_extraction
 from dpngram.transforms.document_form import DocumentForm, collect_documents
 from dpngram.transforms.prepare_posts import PostDigests, block_posts
 from dpngram.transforms.testing import exact_plan, key_source
@@ -20,6 +21,7 @@ class Post(typing.NamedTuple):
 @pytest.mark.parametrize("pruning", ["both", pytest.param("single", marks=pytest.mark.campaign)])
 def test_the_form_of_a_document_changes_nothing(collect_paper, pruning):
     texts = corpus(80)
+    collect_paper.plan = plan_extraction(policy="paper", **{**BUDGET, "max_n": 2})
     expected = collect_paper(texts, pruning=pruning)
     assert collect_paper([Post(*document) for document in texts], pruning=pruning) == expected
     assert collect_paper([{"user": user, "text": text, "x": 1} for user, text in texts], pruning=pruning) == expected

@@ -60,9 +60,10 @@ logging.info("still works")
 )
 def test_logging_of_a_host_stays(set_up):
     """Also if it is configured after the import: Beam alone would have given the root logger a handler."""
-    command = [sys.executable, "-c", HOST.format(set_up=set_up)]
+    command = [sys.executable, "-W", "ignore::FutureWarning", "-c", HOST.format(set_up=set_up)]  # Google's, if old
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("host: still works\n", "")
+    said = [line for line in done.stdout.splitlines() if "Using Any for unsupported type" not in line]  # Beam 2.62
+    assert (said, done.stderr) == (["host: still works"], "")
 
 
 def test_others_are_heard_meanwhile(monkeypatch, capsys, request):

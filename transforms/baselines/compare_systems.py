@@ -255,7 +255,8 @@ def _renumber(named: tuple[tuple[int, int], NamedGrams], numbers: list[int]) -> 
 
 
 def _settings(run: ComparedRun) -> list[Any]:
-    return [type(run.plan).__name__, dataclasses.asdict(run.plan), run.pruning]
+    settings = run.plan.settings() if isinstance(run.plan, ExtractionPlan) else dataclasses.asdict(run.plan)
+    return [type(run.plan).__name__, settings, run.pruning]
 
 
 def _longest(plan: ExtractionPlan | UnionPlan) -> int:

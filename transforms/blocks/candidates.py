@@ -31,8 +31,8 @@ class CandidateBlock(Users):
     grams: Array  # uint64, sorted, distinct: keys; at level 1 the first halves of token digests, in any order
     gram_start: Array  # int32, grams + 1: ranges of `positions`
     positions: Array  # int32: where each gram starts, ascending within a gram
-    # uint32, one per gram: lambda in units of 2^-16; empty where the policy has no guide (see policies/guide.py)
-    guide_weight: Array = empty_column(np.uint32)
+    # uint16, one per gram: lambda_1 in units of 2^-12; empty where the policy has no guide (see policies/guide.py)
+    guide_weight: Array = empty_column(np.uint16)
     # One-side pruning only: `ids` and `digests` of the UserBlock, to look the tokens up in S_1.
     token_ids: Array = empty_column(np.uint8)
     token_digests: Array = empty_column(np.uint64, shape=(0, 2))

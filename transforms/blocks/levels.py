@@ -9,7 +9,7 @@ import dataclasses
 
 import numpy as np
 
-from dpngram.transforms.blocks.columns import Array, Block, empty_column, register_block
+from dpngram.transforms.blocks.columns import Array, Block, empty_column, find_keys, register_block
 from dpngram.transforms.messages import Message
 
 __all__ = ["EMPTY_LEVEL", "Level", "find_digests", "pack_keys", "unpack_keys"]
@@ -65,12 +65,13 @@ class Level(Block):
     vocabulary_size: int = 0  # |S_1|
     grid: float = 0.0  # one unit of weight
     rho: float = 0.0  # the lowest threshold
+    name: int = 0  # where the noise of what follows is drawn under a name, see `surveys.name_of`
     # int32: row in S_{k-1} of the gram without its first token. Both-side pruning only.
     suffix: Array = empty_column(np.int32)
-    # int32; empty where the policy has no guide (see policies/guide.py).
+    # Empty where the policy has no guide (see policies/guide.py).
     log_weight: Array = empty_column(np.int32)
-    left: Array = empty_column(np.int32)
-    right: Array = empty_column(np.int32)
+    left: Array = empty_column(np.int16)
+    right: Array = empty_column(np.int16)
     # Level 1 only: the tokens, and their digests in digest order for looking them up.
     token_offsets: Array = empty_column(np.int64, shape=(1,))
     token_bytes: Array = empty_column(np.uint8)
@@ -96,12 +97,7 @@ class Level(Block):
 
     def find(self, keys: Array) -> Array:
         """The row of each key, -1 where it was not released. Sorted keys are looked up fastest."""
-        if not len(self.keys):
-            return np.full(len(keys), -1, np.int32)
-        rows = np.searchsorted(self.keys, keys).astype(np.int32)
-        np.minimum(rows, len(self.keys) - 1, out=rows)
-        rows[self.keys[rows] != keys] = -1
-        return rows
+        return find_keys(self.keys, keys)
 
     def find_tokens(self, digests: Array) -> Array:
         """Level 1: the row of each token, given by its digest, -1 where it was not released."""

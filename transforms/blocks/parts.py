@@ -22,13 +22,15 @@ class ReleasedPart(Block):
     noisy: Array  # int64: noisy weights, in steps of the noise's grid
     taken: Array  # uint64: drawn as zero cells, but some user contributed them
     zero_cells_name: int  # checks that every worker drew the same zero cells, see `name_zero_cells`
+    past: int = 0  # names what the round went on from, see `surveys.name_of`
     # Level 1 only: the tokens.
     digests: Array = empty_column(np.uint64, shape=(0, 2))
     token_offsets: Array = empty_column(np.int64, shape=(1,))
     token_bytes: Array = empty_column(np.uint8)
-    # One per stratum; empty where the threshold is known in advance:
+    # Where cells below the floors are counted, by stratum:
     present: Array = empty_column(np.int64)  # cells that some user contributed
-    below: Array = empty_column(np.int64)  # those of them whose noisy weight is below 0
+    # (strata, groups): those of them below the floor, see `Cutoffs.groups_of`
+    below: Array = empty_column(np.int64, shape=(0, 0))
 
 
 def name_zero_cells(zero_cells: Array) -> int:

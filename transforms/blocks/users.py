@@ -25,6 +25,7 @@ class Users(Block, abc.ABC):
     # One per user; empty where the policy keeps no budgets (see policies/budgets.py):
     budget: Array = empty_column(np.uint64)  # what is left
     allowance: Array = empty_column(np.uint64)  # what this level may spend of it
+    is_last: Array = empty_column(np.bool_)  # whether the user's text can reach no higher level
 
     def __len__(self) -> int:
         return len(self.user)

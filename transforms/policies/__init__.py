@@ -4,14 +4,16 @@
 `dpngram.accounting.POLICIES` for its half of the accounting. tests/transforms/policies/test_base.py has a small one.
 """
 
+from collections.abc import Callable
+
 from dpngram.accounting import ExtractionPlan
 from dpngram.transforms.policies.base import RoundPolicy
 from dpngram.transforms.policies.paper import PaperRound
-from dpngram.transforms.policies.plus import PlusRound
+from dpngram.transforms.policies.plus import plus_round
 
 __all__ = ["ROUND_POLICIES", "RoundPolicy", "make_rounds"]
 
-ROUND_POLICIES: dict[str, type[RoundPolicy]] = {"paper": PaperRound, "plus": PlusRound}
+ROUND_POLICIES: dict[str, Callable[..., RoundPolicy]] = {"paper": PaperRound, "plus": plus_round}
 
 
 def make_rounds(plan: ExtractionPlan, pruning: str = "both") -> list[list[RoundPolicy]]:

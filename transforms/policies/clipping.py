@@ -1,5 +1,6 @@
 """Which of a user's grams count, and how much: the bound on what one user can change."""
 
+import dataclasses
 import functools
 
 import numpy as np
@@ -9,7 +10,7 @@ from dpngram.transforms.blocks.columns import Array, run_starts
 from dpngram.transforms.randomness.noise import UNIT
 from dpngram.transforms.randomness.prf import Prf
 
-__all__ = ["clip_grams", "distinct_pairs", "equal_weights", "sum_by_gram", "weight_table"]
+__all__ = ["Pairs", "clip_grams", "distinct_pairs", "equal_weights", "sum_by_gram", "weight_table"]
 
 
 @functools.lru_cache(maxsize=32)
@@ -60,6 +61,27 @@ def distinct_pairs(block: CandidateBlock) -> tuple[Array, Array, Array]:
     first = run_starts(user)
     first[block.gram_start[:-1]] = True
     return user, first, np.bincount(user[first], minlength=len(block))
+
+
+@dataclasses.dataclass(frozen=True)
+class Pairs:
+    """The distinct (user, gram) pairs of a block, gram by gram."""
+
+    user: Array  # the row of the user
+    gram: Array  # the row of the gram
+    start: Array  # int64, one per gram: its first pair
+
+    @classmethod
+    def of(cls, block: CandidateBlock) -> "Pairs":
+        user, first, _ = distinct_pairs(block)
+        places = np.flatnonzero(first)
+        counts = np.add.reduceat(first, block.gram_start[:-1], dtype=np.int64) if len(first) else np.zeros(0, np.int64)
+        gram = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+        return cls(np.take(user, places), gram, np.cumsum(counts) - counts)
+
+    def sum_by_gram(self, weight: Array) -> Array:
+        """The sum over each gram's users."""
+        return np.add.reduceat(weight, self.start) if len(weight) else np.zeros(0, np.int64)
 
 
 def sum_by_gram(block: CandidateBlock, weight: Array) -> Array:

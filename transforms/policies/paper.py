@@ -1,5 +1,7 @@
 """Policy `paper`: Algorithm 1 of Kim et al. (2021)."""
 
+from typing import Any
+
 from dpngram.accounting import ParameterError
 from dpngram.transforms.blocks.candidates import CandidateBlock
 from dpngram.transforms.blocks.columns import Array
@@ -22,12 +24,12 @@ class PaperRound(RoundPolicy):
     The threshold is a function of the plan and of the sizes of S_{k-1} and V_k, which are public.
     """
 
-    def weigh(self, users: Users, candidates: CandidateBlock, clip: Prf) -> tuple[Array, Users | None]:
+    def weigh(self, users: Users, candidates: CandidateBlock, clip: Prf, earlier: Any) -> tuple[Array, Users | None]:
         cap = self.level.max_contributions
         if cap is None:  # ExtractionPlan sees to it; not an assert, which python -O takes out
             raise ParameterError("max_contributions must be given for every level with policy paper.")
         return equal_weights(candidates, cap, clip), None
 
-    def cutoffs(self, previous: Level, earlier: Level) -> Cutoffs:
+    def cutoffs(self, previous: Level, earlier: Any) -> Cutoffs:
         rho = self.plan.threshold(self.n, len(previous), previous.valid(self.pruning))
         return Cutoffs.fixed(Noise(self.level.sigma), Strata(previous, self.pruning), rho)

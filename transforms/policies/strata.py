@@ -7,7 +7,6 @@ prediction (policy `paper`) all bins are 0 and V_k is one stratum. Everything he
 
 import numpy as np
 
-from dpngram.accounting.numerics import MAX_STRATA
 from dpngram.transforms.blocks.columns import Array, run_starts
 from dpngram.transforms.blocks.levels import Level, pack_keys, unpack_keys
 from dpngram.transforms.randomness.draws import binomial, distinct_ranks
@@ -16,24 +15,22 @@ from dpngram.transforms.randomness.prf import Prf
 __all__ = ["Strata"]
 
 
-_BIN_BITS = 8  # left and right are in units of 2^-9 nat; a bin is half a nat
-
-
 class Strata:
     """V_k for both-side or one-side pruning, given S_{k-1}."""
 
     size: Array  # int64: members of each stratum
+    origin: int  # the sum of bins of the first stratum; the others follow one by one
 
     def __init__(self, previous: Level, pruning: str) -> None:
         self._previous, self._pruning = previous, pruning
-        self._origin = 0
+        self.origin = 0
         if not len(previous) or pruning == "single":
             self.size = np.array([previous.valid(pruning)], np.int64)
             return
         none = np.zeros(len(previous), np.int16)
         # Small columns: a level may have millions of rows.
-        self._bin_left = _bins(previous.left) if previous.has_guide else none
-        self._bin_right = _bins(previous.right) if previous.has_guide else none
+        self._bin_left = previous.left if previous.has_guide else none
+        self._bin_right = previous.right if previous.has_guide else none
         self._join()
 
     def _join(self) -> None:
@@ -46,11 +43,11 @@ class Strata:
         # The partners of a group are consecutive; each pair knows how many pairs came before its group.
         theirs = np.arange(len(mine)) + np.take(first - np.cumsum(partners) + partners, mine)
         stratum = left.bin[mine] + right.bin[theirs]
-        self._origin = int(stratum.min()) if len(stratum) else 0
+        self.origin = int(stratum.min()) if len(stratum) else 0
         order = np.argsort(stratum, kind="stable")
         self._left, self._right = left, right
         self._mine, self._theirs = mine[order], theirs[order].astype(np.int32)
-        stratum = stratum[order] - np.int16(self._origin)
+        stratum = stratum[order] - np.int16(self.origin)
         strata = int(stratum[-1]) + 1 if len(stratum) else 1
         self._pair_start = np.searchsorted(stratum, np.arange(strata + 1))
         members = left.count[self._mine] * right.count[self._theirs].astype(np.int64)
@@ -63,7 +60,7 @@ class Strata:
             return np.zeros(len(keys), np.int64)
         prefix, _ = unpack_keys(keys)
         suffix = self._previous.suffix_rows(keys)
-        stratum: Array = self._bin_left[prefix] + self._bin_right[suffix] - np.int16(self._origin)
+        stratum: Array = self._bin_left[prefix] + self._bin_right[suffix] - np.int16(self.origin)
         return stratum.astype(np.int64)
 
     def unrank(self, stratum: int, ranks: Array) -> Array:
@@ -106,13 +103,6 @@ class Strata:
         drawn = np.concatenate(keys)
         order = np.argsort(drawn)
         return drawn[order], np.concatenate(strata)[order]
-
-
-def _bins(logs: Array) -> Array:
-    """At most MAX_STRATA / 2 of them, so that sums of two bins have fewer than MAX_STRATA values: plans rely on it."""
-    most = MAX_STRATA // 4
-    bins: Array = np.clip(logs >> _BIN_BITS, -most, most - 1).astype(np.int16)
-    return bins
 
 
 class _Groups:

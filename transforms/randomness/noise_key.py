@@ -193,14 +193,14 @@ class KeySource:
         """Refuses a binding that another key, or other settings, made."""
         self.verify(int.from_bytes(binding[16:], "little"))
 
-    def prf(self, purpose: str, level: int, round_number: int, window: bytes, binding: bytes) -> Prf:
+    def prf(self, purpose: str, level: int, round_number: int, window: bytes, binding: bytes, past: int = 0) -> Prf:
         """For draws: independent for each purpose, level, round, window and content."""
         self.verify_binding(binding)
-        return self._prf(purpose, level, round_number, window, binding[:16])
+        return self._prf(purpose, level, round_number, window, binding[:16], past)
 
-    def draws(self, level: int, round_number: int, window: bytes, binding: bytes) -> Draw:
+    def draws(self, level: int, round_number: int, window: bytes, binding: bytes, past: int = 0) -> Draw:
         """`prf` for one round in one window: a keyed function for each purpose."""
-        return lambda purpose: self.prf(purpose, level, round_number, window, binding)
+        return lambda purpose: self.prf(purpose, level, round_number, window, binding, past)
 
     def bind(self, window: bytes, fingerprint: bytes) -> bytes:
         """Refuses this key if it made another release under the same label; otherwise remembers this one.
@@ -243,9 +243,10 @@ class KeySource:
     def binding(self, fingerprint: bytes) -> bytes:
         return fingerprint + self.check.to_bytes(8, "little")
 
-    def _derive(self, purpose: str, level: int, round_number: int, window: bytes, fingerprint: bytes) -> Prf:
+    def _derive(self, purpose: str, level: int, round_number: int, window: bytes, fingerprint: bytes, past: int) -> Prf:
         run = derive_key(self._master, "run", *self._names, window, fingerprint)
-        return Prf(derive_key(run, "draw", purpose, level, round_number))
+        names = (purpose, level, round_number) if not past else (purpose, level, round_number, past)
+        return Prf(derive_key(run, "draw", *names))
 
 
 def _absolute(path: str) -> str:

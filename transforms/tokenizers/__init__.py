@@ -4,7 +4,9 @@ A new tokenizer is a class with `spec` and `tokenize` (see `base.Tokenizer`), on
 """
 
 import dataclasses
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from dpngram.accounting import ParameterError
 from dpngram.transforms.tokenizers.base import Tokenizer
@@ -14,6 +16,7 @@ from dpngram.transforms.tokenizers.words import WHITESPACE, WORDS
 
 __all__ = [
     "TOKENIZERS",
+    "Splitter",
     "Tokenizer",
     "TokenizerKind",
     "make_tokenizer",
@@ -22,6 +25,8 @@ __all__ = [
     "tokenizer_help",
     "tokenizer_pattern",
 ]
+
+Splitter = Callable[[str], Iterable[str]]  # a function from a text to its tokens
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,14 +107,15 @@ def tokenizer_file(name: str) -> str | None:
     return rest if colon and kind is not None and kind.reads_file else None
 
 
-def make_tokenizer(name: str, sentences: bool = False) -> Tokenizer:
+def make_tokenizer(name: str | Splitter, sentences: bool = False) -> Tokenizer:
     """The tokenizer of that name, or a ParameterError that lists them.
 
     Args:
-        name: one of the forms of `TOKENIZERS`.
+        name: one of the forms of `TOKENIZERS`, or a function that workers can import from a module, which stands for
+            its `module:function`.
         sentences: n-grams do not cross the end of a sentence.
     """
-    tokenizer = _named_tokenizer(name)
+    tokenizer = _named_tokenizer(name if isinstance(name, str) else _name_of(name))
     return SentenceTokenizer(tokenizer) if sentences else tokenizer
 
 
@@ -121,3 +127,23 @@ def _named_tokenizer(name: str) -> Tokenizer:
     if colon and rest:
         return TOKENIZERS[_ANY_MODULE].make(name)
     raise ParameterError(f"tokenizer must be one of {tokenizer_forms()}, got {name!r:.80}.")
+
+
+def _name_of(function: Any) -> str:
+    """`module:function` of a function; a ParameterError if workers could not import it, or it is no function."""
+    wanted = f"tokenizer must be a name ({tokenizer_forms()}) or a function of a module"
+    if not callable(function):
+        raise ParameterError(f"{wanted}, got {type(function).__name__}.")
+    module, path = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if not module or not path:
+        raise ParameterError(f"{wanted}, got a {type(function).__name__} without one.")
+    if module == "__main__" or "<" in path:  # <lambda>, <locals>
+        raise ParameterError(
+            f"{wanted} that every worker can import, got {module}:{path}; put the function into a module, at its top."
+        )
+    found: Any = sys.modules.get(module)  # who has the function has imported its module
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if found is not function and found != function:  # a bound method is a new object every time
+        raise ParameterError(f"{wanted}, got one that {module}:{path} does not name.")
+    return f"{module}:{path}"

@@ -14,7 +14,7 @@ from dpngram.transforms.blocks.grams import GramTable, empty_table
 @pytest.mark.parametrize("name", OUTPUT_FORMATS)
 def test_every_output_format(corpus, key, tmp_path, name):
     (tmp_path / "in.jsonl").write_bytes(jsonl(corpus))
-    flags = ["--input", tmp_path / "in.jsonl", "--noise_key", key]
+    flags = ["--input", tmp_path / "in.jsonl", "--noise_key", key, "--policy", "paper"]
     assert extract(tmp_path / "plain", *flags) == 0
     assert extract(tmp_path / "out", *flags, "--output_format", name) == 0
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())

@@ -17,25 +17,30 @@ def test_rounds_and_levels_draw_apart():
     """No two rounds share a draw: of any level, for any purpose, in any window, on any content."""
     source = key_source(b"r" * 32)
     rounds = [policy for level in make_rounds(plan_extraction(**BUDGET, policy="plus")) for policy in level]
-    assert len(rounds) == 6
+    assert len(rounds) == 9
     drawn = [
-        source.draws(policy.n, policy.number, window, source.binding(content))(purpose)
+        source.draws(policy.n, policy.number, window, source.binding(content), past)(purpose)
         .blocks(np.arange(3, dtype=np.uint64), 0)
         .tobytes()
         for policy in rounds
-        for purpose in ("clip", "noise", "zero cells", "zero weights", "zero cells below")
+        for purpose in ("clip", "noise", "zero cells", "zero weights", "zero cells below", "count")
         for window in (b"global", b"0:10")
         for content in (b"f" * 16, b"g" * 16)
+        for past in (0, 1, 11)
     ]
-    assert len(set(drawn)) == len(drawn) == 6 * 5 * 2 * 2
+    assert len(set(drawn)) == len(drawn) == 9 * 6 * 2 * 2 * 3
 
 
 def test_rounds_of_a_plan():
     paper, plus = (make_rounds(plan_extraction(**BUDGET, policy=policy)) for policy in ("paper", "plus"))
     assert [[(policy.n, policy.number) for policy in level] for level in paper] == [[(1, 0)], [(2, 0)], [(3, 0)]]
-    assert [len(level) for level in plus] == [3, 2, 1]
-    assert [policy.label for policy in plus[0]] == ["Round1", "Round2", "Round3"]
-    assert all(policy.changes_users for level in plus for policy in level)
+    assert [[policy.label for policy in level] for level in plus] == [
+        ["Round1", "Round2", "Round3"],
+        ["Survey", "SecondLook", "Count"],
+        ["Survey", "SecondLook", "Count"],
+    ]
+    assert [[policy.changes_users for policy in level] for level in plus[:2]] == [[True] * 3, [True, False, False]]
+    assert [policy.charges_late for policy in plus[1]] == [False, False, True]
     assert not any(policy.changes_users for level in paper for policy in level)
 
 

@@ -27,7 +27,7 @@ SPEC = PolicySpec(
 class OneGram(RoundPolicy):
     """A user gives the gram with the smallest keyed draw, weight 1: norm 1 at each level."""
 
-    def weigh(self, users, candidates, clip):
+    def weigh(self, users, candidates, clip, earlier):
         return equal_weights(candidates, 1, clip), None
 
     def cutoffs(self, previous, earlier):

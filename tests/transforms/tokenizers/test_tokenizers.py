@@ -1,10 +1,16 @@
 """The list of tokenizers."""
 
+import functools
+import shlex
+import types
+
 import numpy as np
 import pytest
+from helpers.graphs import PLANS
 from helpers.tokens import tokens_of
 
 from dpngram.accounting import ParameterError
+from dpngram.transforms import ExtractNgrams
 from dpngram.transforms.tokenizers import TOKENIZERS, make_tokenizer
 
 
@@ -59,3 +65,39 @@ def test_tokens_are_a_pure_function_of_one_text(name, sentences, tmp_path):
 
 def test_every_tokenizer_is_tested_for_purity():
     assert set(TOKENIZERS) == {"words", "whitespace", "regex", "huggingface", "module"}
+
+
+def test_a_function_of_a_module_stands_for_its_name():
+    assert make_tokenizer(shlex.split) == make_tokenizer("shlex:split")
+    assert make_tokenizer(shlex.split).spec == make_tokenizer("shlex:split").spec
+    assert make_tokenizer(shlex.split, sentences=True).spec == make_tokenizer("shlex:split", sentences=True).spec
+    assert ExtractNgrams(PLANS["plus"], tokenizer=shlex.split).settings()["tokenizer"] == "callable:shlex:split"
+
+
+def _of_this_module(text):
+    return text.split()
+
+
+class _WithState:
+    def split(self, text):
+        return text.split()
+
+
+def test_functions_that_workers_cannot_import_are_refused():
+    def inner(text):
+        return text.split()
+
+    renamed = functools.wraps(shlex.split)(lambda text: text.split())
+    in_main = types.FunctionType(_of_this_module.__code__, {})
+    in_main.__module__, in_main.__qualname__ = "__main__", "split"
+    cases = {
+        "put the function into a module": [lambda text: text.split(), inner, in_main],
+        "got one that": [renamed, _WithState().split],
+        "without one": [functools.partial(shlex.split, posix=False)],
+        "or a function of a module, got int": [5],
+        "or a function of a module, got NoneType": [None],
+    }
+    for words, wrong in cases.items():
+        for tokenizer in wrong:
+            with pytest.raises(ParameterError, match=f"tokenizer must be a name .*{words}"):
+                make_tokenizer(tokenizer)

@@ -1,0 +1,212 @@
+"""`extract_frame`: private n-grams from a data frame of pandas, or a table of Arrow, in this process."""
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from dpngram.accounting import ParameterError, plan_extraction
+from dpngram.pipelines.io.encoding import arrow_columns
+from dpngram.pipelines.io.ledger_file import Ledger
+from dpngram.pipelines.io.tables import read_columns
+from dpngram.pipelines.launch.failures import failure_line
+from dpngram.pipelines.launch.ledger_flags import release_id
+from dpngram.pipelines.launch.runner import make_pipeline
+from dpngram.pipelines.launch.scaling import default_shards
+from dpngram.transforms import ExtractLevels, GramTable
+from dpngram.transforms.beam_workarounds import with_element_type
+from dpngram.transforms.blocks.documents import DocumentBlock
+from dpngram.transforms.blocks.grams import empty_table
+from dpngram.transforms.tokenizers import Splitter
+
+__all__ = ["extract_frame"]
+
+_BATCH_ROWS = 50_000
+_MOST_NAMES = 20
+# What the steps of a run take and give back, by the name of the run. A graph holds the name only, so the data are not
+# copied into it; all steps are threads of this process.
+_INPUTS: dict[str, list[pa.RecordBatch]] = {}
+_OUTPUTS: dict[str, dict[int, GramTable]] = {}
+
+
+def extract_frame(
+    frame: Any,
+    *,
+    user: str,
+    text: str,
+    epsilon: float,
+    delta: float,
+    max_n: int,
+    max_contributions: int | Sequence[int],
+    eta: float = 0.01,
+    policy: str = "plus",
+    tokenizer: str | Splitter = "words",
+    sentences: bool = False,
+    max_bad_fraction: float = 0.01,
+    noise_key: str | None = None,
+    release: str = "",
+    ledger: str | None = None,
+    budget: Sequence[float] | None = None,
+) -> Any:
+    """The n-grams of a column of texts, under user-level (epsilon, delta)-differential privacy.
+
+        released = dpngram.extract_frame(posts, user="author", text="body", epsilon=4, delta=1e-6, max_n=3,
+                                         max_contributions=50)
+
+    Privacy: that of `ExtractLevels`, for all rows with the same value in the column `user` together. A row whose user
+    or text is missing, or is not a text, is left out; it fails nothing by itself. Nothing of the frame is written to
+    disk, and no error shows a value of it.
+
+    Args:
+        frame: a `pandas.DataFrame` or a `pyarrow.Table`, with one row for each post.
+        user: the column that says whose a row is: texts or whole numbers.
+        text: the column of the texts, or of lists of tokens.
+        epsilon, delta, max_n, max_contributions, eta, policy: of the plan, see `plan_extraction`.
+        tokenizer, sentences, max_bad_fraction, noise_key, release: see `ExtractLevels`.
+        ledger: a file that adds up what releases of these users spend, see `Ledger`.
+        budget: (epsilon, delta) for all releases in the ledger.
+
+    Returns:
+        A frame of the same kind, with the columns n, phrase (the tokens, joined by blanks), tokens and weight, sorted
+        by n and by tokens.
+
+    Raises:
+        ParameterError: if something given cannot be used. Nothing was released.
+        RuntimeError: if the run failed. Nothing was released.
+    """
+    plan = plan_extraction(
+        epsilon=epsilon, delta=delta, max_n=max_n, max_contributions=max_contributions, eta=eta, policy=policy
+    )
+    if ledger is None and budget is not None:
+        raise ParameterError("budget must be left out without a ledger, where releases are added up.")
+    account = None if ledger is None else Ledger(ledger, budget)
+    columns = {"user": _column(frame, "user", user, _USERS), "text": _column(frame, "text", text, _TEXTS)}
+    table = pa.table(columns)
+    options: dict[str, Any] = {
+        "tokenizer": tokenizer,
+        "sentences": sentences,
+        "max_bad_fraction": max_bad_fraction,
+        "noise_key": noise_key,
+        "release": release,
+    }
+    extract = ExtractLevels(plan, **options, shards=default_shards(table.nbytes))
+
+    def enter() -> None:
+        if account is not None:
+            named = release_id(noise_key, None, release, extract.settings(), remote=False)
+            account.enter(plan, named, program="extract_frame", release=release)
+
+    tables = _run(table, extract, enter, noise_key)
+    rows = [arrow_columns(tables[n] if n in tables else empty_table(n)) for n in range(1, plan.max_n + 1)]
+    result = pa.concat_tables(rows)
+    phrases = pa.array([" ".join(tokens) for tokens in result["tokens"].to_pylist()], pa.string())
+    result = pa.table({"n": result["n"], "phrase": phrases, "tokens": result["tokens"], "weight": result["weight"]})
+    return result if isinstance(frame, pa.Table) else result.to_pandas()
+
+
+def _run(
+    table: pa.Table, extract: ExtractLevels, enter: Callable[[], None], noise_key: str | None
+) -> dict[int, GramTable]:
+    """The table of each length. `enter` is called when the graph is built, and so the key is there, before it runs."""
+    name = secrets.token_hex(16)
+    batches = table.to_batches(max_chunksize=_BATCH_ROWS)
+    pipeline = make_pipeline(PipelineOptions([]), table.nbytes)
+    taken = pipeline | "Rows" >> beam.Create(range(len(batches))) | "Take" >> beam.FlatMap(_take, name)
+    documents = with_element_type(taken, DocumentBlock)
+    for n, level in (documents | "ExtractNgrams" >> extract).items():
+        level | f"Keep{n}" >> beam.Map(_keep, n, name)
+    enter()
+    _INPUTS[name], _OUTPUTS[name] = batches, {}
+    try:
+        pipeline.run().wait_until_finish()
+        return _OUTPUTS[name]
+    except Exception as error:
+        line = failure_line(error, pipeline, noise_key)
+    finally:
+        del _INPUTS[name], _OUTPUTS[name]
+    raise RuntimeError(line)  # outside `except`: the error of a worker may quote the data
+
+
+def _take(number: int, name: str) -> Iterator[DocumentBlock]:
+    batch = _INPUTS[name][number]
+    yield from read_columns([batch.column(0)], [batch.column(1)], number * _BATCH_ROWS).all_blocks()
+
+
+def _keep(table: GramTable, n: int, name: str) -> None:
+    _OUTPUTS[name][n] = table
+
+
+_USERS, _TEXTS = "texts or whole numbers", "texts or lists of tokens"
+
+
+def _column(frame: Any, parameter: str, name: str, wanted: str) -> pa.ChunkedArray:
+    """One column in a form that `read_columns` knows; raises ParameterError if it can have no user, or no text."""
+    if isinstance(frame, pa.Table):
+        names = frame.column_names
+    elif type(frame).__module__.partition(".")[0] == "pandas" and hasattr(frame, "columns"):
+        names = list(map(str, frame.columns))
+    else:
+        kind = type(frame).__name__
+        raise ParameterError(f"frame must be a pandas.DataFrame or a pyarrow.Table, got {kind}.")
+    if names.count(name) != 1:
+        shown = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
+        raise ParameterError(f"{parameter} must be the name of one column, got {name!r}; the frame has {shown}.")
+    column = frame.column(name) if isinstance(frame, pa.Table) else _from_pandas(frame[name], wanted)
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not _may_be(kind, wanted):
+        hint = '; of numbers with gaps, .astype("Int64") makes whole ones' if pa.types.is_floating(kind) else ""
+        raise ParameterError(f"{parameter} must be a column of {wanted}, got {name!r} of type {kind}{hint}.")
+    return column
+
+
+def _may_be(kind: pa.DataType, wanted: str) -> bool:
+    if pa.types.is_null(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return True
+    if wanted == _USERS:
+        return bool(pa.types.is_integer(kind))
+    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return bool(lists and _may_be(kind.value_type, "texts"))
+
+
+def _from_pandas(series: Any, wanted: str) -> pa.ChunkedArray:
+    """Arrow takes whole columns only. Where one value does not fit the others, values are looked at one by one: a value
+    that cannot be used becomes a null, and so a bad record of its user.
+    """
+    try:
+        found = pa.array(series, from_pandas=True)
+        kind = found.type
+        if not (series.dtype == object and not _may_be(kind, wanted)):
+            return pa.chunked_array([found])
+    except (pa.ArrowException, TypeError, ValueError, UnicodeError):
+        pass
+    values = [_as_user(value) if wanted == _USERS else _as_text(value) for value in series]
+    lists = [value for value in values if isinstance(value, list)]
+    if len(lists) * 2 > len(values):  # one column has one kind: that of most of its values
+        return pa.chunked_array(
+            [pa.array([value if isinstance(value, list) else None for value in values], pa.list_(pa.string()))]
+        )
+    return pa.chunked_array([pa.array([value if isinstance(value, str) else None for value in values], pa.string())])
+
+
+def _as_user(value: Any) -> str | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return _as_string(value)
+
+
+def _as_text(value: Any) -> str | list[str] | None:
+    if isinstance(value, (list, tuple, np.ndarray)):
+        tokens = [_as_string(token) for token in value]
+        return None if None in tokens else [token for token in tokens if token is not None]
+    return _as_string(value)
+
+
+def _as_string(value: Any) -> str | None:
+    try:
+        return value.encode().decode() if isinstance(value, str) else None
+    except UnicodeError:  # half of a surrogate pair
+        return None

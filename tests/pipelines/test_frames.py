@@ -1,0 +1,140 @@
+"""`dpngram.extract_frame`: a frame in, a frame out."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from helpers.runs import BUDGET, GOOD, extract, files, write
+
+import dpngram
+from dpngram.pipelines import frames
+
+PLAN = {"epsilon": 20, "delta": 0.1, "max_n": 3, "max_contributions": 12, "eta": 0.1}
+FRAME = pd.DataFrame(GOOD).rename(columns={"user": "author", "text": "body"}).assign(score=1.5)
+NAMES = {"user": "author", "text": "body"}
+
+
+def rows(frame):
+    return [(n, list(tokens), weight) for n, tokens, weight in zip(frame["n"], frame["tokens"], frame["weight"])]  # noqa: B905
+
+
+def test_the_same_release_as_from_a_file(key, tmp_path):
+    """The same data and key: the weights of `dpngram extract`, in its order, whatever the kind of the frame."""
+    assert extract(tmp_path / "out", "--input", write(tmp_path / "in.jsonl", GOOD), "--noise_key", key) == 0
+    data = b"".join(content for name, content in sorted(files(tmp_path / "out").items()) if name.startswith("ngrams"))
+    expected = [(row["n"], row["tokens"], row["weight"]) for row in map(json.loads, data.splitlines())]
+    assert len(expected) > 10
+    found = dpngram.extract_frame(FRAME, **NAMES, **PLAN, noise_key=key)
+    assert rows(found) == expected
+    assert list(found.columns) == ["n", "phrase", "tokens", "weight"]
+    assert list(found["phrase"]) == [" ".join(tokens) for _, tokens, _ in expected]
+    for changed in (
+        FRAME.sample(frac=1, random_state=1),
+        FRAME.assign(body=FRAME["body"].astype("category"), author=FRAME["author"].astype("string")),
+        FRAME.set_index("score"),
+    ):
+        assert rows(dpngram.extract_frame(changed, **NAMES, **PLAN, noise_key=key)) == expected
+    table = dpngram.extract_frame(pa.Table.from_pandas(FRAME), **NAMES, **PLAN, noise_key=key)
+    assert isinstance(table, pa.Table)
+    assert rows(table.to_pydict()) == expected
+    assert BUDGET[1] == "20"  # the plan of the file
+
+
+def test_many_batches(monkeypatch, key):
+    expected = rows(dpngram.extract_frame(FRAME, **NAMES, **PLAN, noise_key=key))
+    monkeypatch.setattr(frames, "_BATCH_ROWS", 7)
+    assert rows(dpngram.extract_frame(FRAME, **NAMES, **PLAN, noise_key=key)) == expected
+    assert frames._INPUTS == frames._OUTPUTS == {}
+
+
+def test_tokens_numbers_and_functions():
+    tokens = FRAME.assign(body=FRAME["body"].str.split(), author=np.arange(len(FRAME)))
+    found = dpngram.extract_frame(tokens, **NAMES, **PLAN)
+    assert {"w0", "w1"} <= set(found[found["n"] == 1]["phrase"])
+    found = dpngram.extract_frame(FRAME, **NAMES, **PLAN, tokenizer="whitespace", policy="paper")
+    assert len(found) > 10
+
+
+def test_nothing_is_a_frame_too():
+    for empty in (FRAME.head(0), FRAME.head(1), pa.Table.from_pandas(FRAME.head(0))):
+        found = dpngram.extract_frame(empty, **NAMES, **PLAN)
+        assert len(found) == 0
+        assert type(found) is type(empty)
+        assert list(found.columns if isinstance(found, pd.DataFrame) else found.column_names)[1] == "phrase"
+
+
+BAD = [5, 2.5, None, float("nan"), b"bytes", {"a": 1}, {"w0"}, "\ud800", ["w0", None], object(), True]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda value: type(value).__name__)
+def test_one_value_of_one_user_fails_nothing(key, bad):
+    """Neither Arrow's conversion nor the gate: what all others gave is released as without it."""
+    frame = pd.concat([FRAME, pd.DataFrame({"author": ["one"], "body": [bad]}, dtype=object)], ignore_index=True)
+    found = dpngram.extract_frame(frame, **NAMES, **PLAN, noise_key=key)
+    assert {"w0", "w1"} <= set(found["phrase"])
+    if not isinstance(bad, int) or isinstance(bad, bool):
+        frame = pd.concat([FRAME, pd.DataFrame({"author": [bad], "body": ["w0"]}, dtype=object)], ignore_index=True)
+        assert len(dpngram.extract_frame(frame, **NAMES, **PLAN)) > 10
+
+
+def test_mixed_ids_are_texts_and_whole_numbers():
+    mixed = FRAME.assign(author=pd.Series([i if i % 2 else f"{i}" for i in range(len(FRAME))], dtype=object))
+    column = frames._column(mixed, "user", "author", frames._USERS)
+    assert column.to_pylist() == [str(i) for i in range(len(FRAME))]
+
+
+def test_many_bad_rows_stop_it():
+    frame = pd.DataFrame({"author": [f"u{i}" for i in range(4000)], "body": [None, "a b"] * 2000})
+    with pytest.raises(RuntimeError, match="max_bad_fraction must be at least the share") as caught:
+        dpngram.extract_frame(frame, **NAMES, **PLAN)
+    assert caught.value.__cause__ is caught.value.__context__ is None
+    assert len(dpngram.extract_frame(frame, **NAMES, **PLAN, max_bad_fraction=1)) > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"user": "autor"}, "user must be the name of one column, got 'autor'; the frame has author, body, score."),
+        ({"text": "score"}, "text must be a column of texts or lists of tokens, got 'score' of type double"),
+        ({"user": "score"}, r'user must be .* of type double; of numbers with gaps, .astype\("Int64"\)'),
+        ({"frame": [1]}, "frame must be a pandas.DataFrame or a pyarrow.Table, got list"),
+        ({"frame": pd.concat([FRAME, FRAME], axis=1)}, "user must be the name of one column, got 'author'"),
+        ({"epsilon": 0}, "epsilon must be"),
+        ({"tokenizer": "werds"}, "tokenizer must be one of"),
+        ({"budget": (1, 1e-6)}, "budget must be left out without a ledger"),
+    ],
+)
+def test_what_cannot_be_meant(changes, words):
+    with pytest.raises(dpngram.ParameterError, match=words):
+        dpngram.extract_frame(**{"frame": FRAME, **NAMES, **PLAN, **changes})
+
+
+def test_the_ledger(tmp_path, key):
+    path = tmp_path / "ledger"
+    given = {"frame": FRAME, **NAMES, **PLAN, "ledger": str(path), "budget": (25, 0.2)}
+    for _ in range(2):
+        dpngram.extract_frame(**given, noise_key=key)
+    assert len(dpngram.Ledger(path).read()[0]) == 1
+    with pytest.raises(dpngram.ParameterError, match="must fit the budget"):
+        dpngram.extract_frame(**given)
+    assert len(dpngram.Ledger(path).read()[0]) == 1
+
+
+def test_arrow_needs_no_pandas():
+    code = f"""
+import sys
+class Hidden:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] == "pandas":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Hidden())
+import dpngram, pyarrow
+table = pyarrow.table({{"author": [f"u{{i}}" for i in range(100)], "body": ["a b"] * 100}})
+print(dpngram.extract_frame(table, user="author", text="body", **{PLAN!r})["phrase"].to_pylist())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("['a', 'b', 'a b'")  # spurious ones may follow

@@ -165,6 +165,7 @@ def test_every_step_is_in_one_of_these_runs(tmp_path, monkeypatch):
         directory = tmp_path / str(number)
         directory.mkdir()
         with monkeypatch.context() as patch:
+            patch.setenv("DPNGRAM_STATE", str(directory / "state"))  # each run has the key for itself
             make_key(directory)
             faults, runner = Faults(patch), RetryingRunner()
             pipeline = build(run, runner, directory, patch)

@@ -115,10 +115,7 @@ def _run(
     name = secrets.token_hex(16)
     batches = table.to_batches(max_chunksize=_BATCH_ROWS)
     pipeline = make_pipeline(PipelineOptions([]), table.nbytes)
-    taken = pipeline | "Rows" >> beam.Create(range(len(batches))) | "Take" >> beam.FlatMap(_take, name)
-    documents = with_element_type(taken, DocumentBlock)
-    for n, level in (documents | "ExtractNgrams" >> extract).items():
-        level | f"Keep{n}" >> beam.Map(_keep, n, name)
+    _build(pipeline, name, len(batches), extract)
     enter()
     _INPUTS[name], _OUTPUTS[name] = batches, {}
     try:
@@ -131,13 +128,22 @@ def _run(
     raise RuntimeError(line)  # outside `except`: the error of a worker may quote the data
 
 
+def _build(pipeline: beam.Pipeline, name: str, batches: int, extract: ExtractLevels) -> beam.PCollection[int]:
+    """The graph of a run with this name; the lengths whose tables are kept."""
+    taken = pipeline | "Rows" >> beam.Create(range(batches)) | "Take" >> beam.FlatMap(_take, name)
+    levels = with_element_type(taken, DocumentBlock) | "ExtractNgrams" >> extract
+    kept = [level | f"Keep{n}" >> beam.Map(_keep, n, name).with_output_types(int) for n, level in levels.items()]
+    return kept | "Kept" >> beam.Flatten()
+
+
 def _take(number: int, name: str) -> Iterator[DocumentBlock]:
     batch = _INPUTS[name][number]
     yield from read_columns([batch.column(0)], [batch.column(1)], number * _BATCH_ROWS).all_blocks()
 
 
-def _keep(table: GramTable, n: int, name: str) -> None:
+def _keep(table: GramTable, n: int, name: str) -> int:
     _OUTPUTS[name][n] = table
+    return n
 
 
 _USERS, _TEXTS = "texts or whole numbers", "texts or lists of tokens"

@@ -7,14 +7,16 @@ import argparse
 import json
 
 import apache_beam as beam
+import pyarrow as pa
 from apache_beam.testing import test_stream
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from helpers.runs import jsonl, small_corpus
 
 from dpngram.accounting import plan_extraction
-from dpngram.pipelines import audit, stream
+from dpngram.pipelines import audit, frames, stream
 from dpngram.pipelines.compare import compare_files
 from dpngram.pipelines.extract import extract_files
+from dpngram.pipelines.io.encoding import arrow_columns
 from dpngram.pipelines.io.polling import _LinesDoFn, _OnlyNewDoFn
 from dpngram.pipelines.io.reading import InputFormat
 from dpngram.pipelines.io.writing import WriteWindows
@@ -27,8 +29,8 @@ from dpngram.transforms.baselines.compare_systems import CompareSystems
 CORPUS = small_corpus(60)
 
 
-def make_plan(policy, **more):
-    return plan_extraction(epsilon=20, delta=0.1, max_n=2, max_contributions=12, eta=0.1, policy=policy, **more)
+def make_plan(policy, max_n=2, **more):
+    return plan_extraction(epsilon=20, delta=0.1, max_n=max_n, max_contributions=12, eta=0.1, policy=policy, **more)
 
 
 def key_in(directory):
@@ -138,10 +140,25 @@ def audited(pipeline, directory, policy, _monkeypatch):
 
 
 def in_a_host(pipeline, directory, policy, _monkeypatch):
-    """Rows in a graph of somebody else's, which writes them."""
+    """Rows in a graph of somebody else's, which writes them. Three levels: users pay between the second and the third."""
     posts = pipeline | beam.Create([(row["user"], row["text"]) for row in CORPUS])
-    rows = posts | ExtractNgrams(make_plan(policy), noise_key=key_in(directory), shards=2)
+    rows = posts | ExtractNgrams(make_plan(policy, max_n=3), noise_key=key_in(directory), shards=2)
     note(rows | beam.Map(lambda row: repr(tuple(row))), directory / "out" / "manifest.json")
+
+
+def of_a_frame(pipeline, directory, policy, monkeypatch):
+    """A table of Arrow -> tables in this process; what is kept of them is written beside."""
+    table = pa.table({name: [row[name] for row in CORPUS] for name in ("user", "text")})
+    extract = ExtractLevels(make_plan(policy), noise_key=key_in(directory), shards=2)
+    monkeypatch.setitem(frames._INPUTS, "run", table.to_batches(max_chunksize=20))
+    monkeypatch.setitem(frames._OUTPUTS, "run", {})
+    kept = frames._build(pipeline, "run", 3, extract)
+    note(kept | beam.Map(lambda n: repr((n, encoded_rows(n)))), directory / "out" / "manifest.json")
+
+
+def encoded_rows(n):
+    """The rows that a run has kept."""
+    return arrow_columns(frames._OUTPUTS["run"][n]).to_pylist()
 
 
 def polled(pipeline, directory, _policy, _monkeypatch):

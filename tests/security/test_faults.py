@@ -23,6 +23,7 @@ from helpers.faulty_graphs import (
     compared,
     in_a_host,
     in_windows,
+    of_a_frame,
     of_tables,
     polled,
     streamed,
@@ -56,7 +57,8 @@ RUNS = {
     "compared": Run(compared, "plus", 5, 88),
     "plus of tables": Run(of_tables, "plus", 5, 65),
     "audited": Run(audited, "paper", 5, 38),
-    "plus in a host": Run(in_a_host, "plus", 5, 58),
+    "plus in a host": Run(in_a_host, "plus", 5, 88),
+    "plus of a frame": Run(of_a_frame, "plus", 5, 67),
     "polled": Run(polled, "none", 5, 2),
 }
 # Steps that fail in none of these runs, and why.

@@ -13,7 +13,7 @@ from dpngram.accounting import ParameterError
 from dpngram.pipelines.launch.beam_flags import beam_options
 from dpngram.pipelines.launch.failures import failure_line, failure_message
 from dpngram.pipelines.launch.flags import OneLineParser, print_error
-from dpngram.pipelines.launch.startup import keep_memory, quiet_logging, stop_status
+from dpngram.pipelines.launch.startup import allow_long_chains, keep_memory, quiet_logging, stop_status
 from dpngram.transforms.bind_release import unrecorded_key
 from dpngram.transforms.randomness.noise_key import NoiseKeyError
 
@@ -51,6 +51,7 @@ def run_job(
     flags.resume_command = resume_command(parser.prog, argv)
     quiet_logging(flags.verbose)
     keep_memory()
+    allow_long_chains()
     try:
         job = prepare(flags, beam_options(flags.beam_flags, [flag.name for flag in parser.flags]))
     except (ParameterError, NoiseKeyError) as error:

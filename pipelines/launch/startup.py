@@ -3,6 +3,7 @@
 - `quiet_imports`, `quiet_logging`: the level of the root logger, and the hooks for errors that nobody handles.
 - `stop_in_order`: the handlers of SIGTERM and SIGINT; `stop_status`: the exit status of a program that was stopped.
 - `keep_memory`: switches of glibc's allocator.
+- `allow_long_chains`: how deep functions may call each other.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["MALLOC_SETTINGS", "keep_memory", "quiet_imports", "quiet_logging", "stop_in_order", "stop_status"]
+__all__ = ["MALLOC_SETTINGS", "allow_long_chains", "keep_memory", "quiet_imports", "quiet_logging", "stop_in_order", "stop_status"]
 
 # glibc's mallopt numbers, values and the variables that set the same for a new process.
 MALLOC_SETTINGS = (
@@ -24,6 +25,13 @@ MALLOC_SETTINGS = (
     (-1, 1 << 30, "MALLOC_TRIM_THRESHOLD_"),
     (-2, 1 << 26, "MALLOC_TOP_PAD_"),
 )
+
+_DEEPEST = 6000  # calls: 64 levels of `plus` need more than the 1,000 that Python allows
+
+
+def allow_long_chains() -> None:
+    """Lets the local runner plan graphs of 64 levels: it follows a chain of stages by calls within calls."""
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), _DEEPEST))
 
 
 def quiet_imports() -> None:

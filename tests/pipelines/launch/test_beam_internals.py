@@ -9,6 +9,7 @@ import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, TypeOptions
 from apache_beam.runners.portability import fn_api_runner
+from apache_beam.runners.worker import sdk_worker
 
 from dpngram.pipelines.launch.beam_flags import beam_options
 from dpngram.pipelines.launch.beam_internals import FnApiRunner, remember_views
@@ -86,3 +87,24 @@ def test_the_runner_tells_its_stages():
     assert any("One" in names for names in seen)
     assert any("Three" in names for names in seen)
     assert FnApiRunner().watch is None
+
+
+def test_what_a_stage_needed_is_freed(monkeypatch):
+    """Beam's workers keep the steps of every stage, with their buffers, to the end of a run."""
+    left = {}
+    for kind in (fn_api_runner.FnApiRunner, FnApiRunner):
+        caches, init = [], sdk_worker.BundleProcessorCache.__init__
+
+        def remember(self, *args, init=init, caches=caches, **more):
+            init(self, *args, **more)
+            caches.append(self)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(sdk_worker.BundleProcessorCache, "__init__", remember)
+            patch.setattr(sdk_worker.BundleProcessorCache, "shutdown", lambda self: None)  # as it is before the end
+            with beam.Pipeline(runner=kind()) as pipeline:
+                _ = pipeline | beam.Create([(1, 2)]) | beam.GroupByKey() | beam.Map(str)
+        assert caches
+        left[kind] = sum(len(kept) for cache in caches for kept in cache.cached_bundle_processors.values())
+    assert left[fn_api_runner.FnApiRunner] > 0
+    assert left[FnApiRunner] == 0

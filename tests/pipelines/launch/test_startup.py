@@ -9,7 +9,14 @@ import warnings
 
 import pytest
 
-from dpngram.pipelines.launch.startup import keep_memory, quiet_imports, quiet_logging, stop_in_order, stop_status
+from dpngram.pipelines.launch.startup import (
+    allow_long_chains,
+    keep_memory,
+    quiet_imports,
+    quiet_logging,
+    stop_in_order,
+    stop_status,
+)
 
 
 @pytest.fixture
@@ -107,3 +114,13 @@ def test_startup_needs_no_beam():
     """`dpngram plan` is quick because of it."""
     code = "import sys, dpngram.pipelines.cli; print('apache_beam' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_long_chains_are_allowed_and_a_higher_limit_stays(monkeypatch):
+    """64 levels of `plus` in a run: test_load.py, in a campaign."""
+    for limit, after in ((1000, 6000), (9000, 9000)):
+        monkeypatch.setattr(sys, "getrecursionlimit", lambda limit=limit: limit)
+        said = []
+        monkeypatch.setattr(sys, "setrecursionlimit", said.append)
+        allow_long_chains()
+        assert said == [after]

@@ -1,8 +1,8 @@
 """Where this room relies on Beam's insides, which may change with any version. Nothing else in it does.
 
 - `remember_views` sets an attribute of the options: a run of nine levels on a tiny input takes 1.3 s of CPU, not 1.9 s.
-- `FnApiRunner` overrides a private method, to show progress: the runner tells nobody which stage it is at. It also frees
-  what workers keep of a stage that is done: English posts under `plus` take 0.71 GB, not 0.89 GB.
+- `FnApiRunner` overrides a private method, to show progress: the runner tells nobody which stage it is at.
+- It also frees what workers keep of a stage that is done: English posts under `plus` take 0.71 GB, not 0.89 GB.
 - `FLINK_FLAGS` repeats the names of Flink's flags: Python's Beam asks a job server for them, once it has reached one.
 
 There is no public way to any of them in Beam 2.77.

@@ -16,7 +16,15 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["MALLOC_SETTINGS", "allow_long_chains", "keep_memory", "quiet_imports", "quiet_logging", "stop_in_order", "stop_status"]
+__all__ = [
+    "MALLOC_SETTINGS",
+    "allow_long_chains",
+    "keep_memory",
+    "quiet_imports",
+    "quiet_logging",
+    "stop_in_order",
+    "stop_status",
+]
 
 # glibc's mallopt numbers, values and the variables that set the same for a new process.
 MALLOC_SETTINGS = (

@@ -140,7 +140,7 @@ def audited(pipeline, directory, policy, _monkeypatch):
 
 
 def in_a_host(pipeline, directory, policy, _monkeypatch):
-    """Rows in a graph of somebody else's, which writes them. Three levels: users pay between the second and the third."""
+    """Rows in a graph of somebody else's, which writes them. Users pay between the second and the third level."""
     posts = pipeline | beam.Create([(row["user"], row["text"]) for row in CORPUS])
     rows = posts | ExtractNgrams(make_plan(policy, max_n=3), noise_key=key_in(directory), shards=2)
     note(rows | beam.Map(lambda row: repr(tuple(row))), directory / "out" / "manifest.json")

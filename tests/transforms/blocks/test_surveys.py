@@ -38,7 +38,7 @@ def other(value):
         return value + 1
     changed = value.copy()
     flat = changed.reshape(-1)
-    flat[-1] = np.nextafter(flat[-1], 99) if changed.dtype.kind == "f" else flat[-1] ^ 1
+    flat[-1] = np.nextafter(flat[-1], 99) if changed.dtype.kind == "f" else flat[-1] ^ flat.dtype.type(1)
     return changed
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from dpngram.accounting import ParameterError, plan_extraction
@@ -57,13 +58,14 @@ def extract_frame(
         released = dpngram.extract_frame(posts, user="author", text="body", epsilon=4, delta=1e-6, max_n=3,
                                          max_contributions=50)
 
-    Privacy: that of `ExtractLevels`, for all rows with the same value in the column `user` together. A row whose user
-    or text is missing, or is not a text, is left out; it fails nothing by itself. Nothing of the frame is written to
-    disk, and no error shows a value of it.
+    Privacy: that of `ExtractLevels`, for all rows with the same value in the column `user` together. How a row is read
+    depends on the two values of that row alone, although pandas chooses the type of a column from all of its values. A
+    row whose user or text is missing, or is not a text, is left out; it fails nothing by itself. Nothing of the frame
+    is written to disk, and no error shows a value of it.
 
     Args:
         frame: a `pandas.DataFrame` or a `pyarrow.Table`, with one row for each post.
-        user: the column that says whose a row is: texts or whole numbers.
+        user: the column that says whose a row is: texts or whole numbers. 5, 5.0 and "5" are the same user.
         text: the column of the texts, or of lists of tokens.
         epsilon, delta, max_n, max_contributions, eta, policy: of the plan, see `plan_extraction`.
         tokenizer, sentences, max_bad_fraction, noise_key, release: see `ExtractLevels`.
@@ -84,8 +86,7 @@ def extract_frame(
     if ledger is None and budget is not None:
         raise ParameterError("budget must be left out without a ledger, where releases are added up.")
     account = None if ledger is None else Ledger(ledger, budget)
-    columns = {"user": _column(frame, "user", user, _USERS), "text": _column(frame, "text", text, _TEXTS)}
-    table = pa.table(columns)
+    table = _table(frame, user, text)
     options: dict[str, Any] = {
         "tokenizer": tokenizer,
         "sentences": sentences,
@@ -138,7 +139,10 @@ def _build(pipeline: beam.Pipeline, name: str, batches: int, extract: ExtractLev
 
 def _take(number: int, name: str) -> Iterator[DocumentBlock]:
     batch = _INPUTS[name][number]
-    yield from read_columns([batch.column(0)], [batch.column(1)], number * _BATCH_ROWS).all_blocks()
+    is_list = pc.is_valid(batch["tokens"])
+    for kind, chosen in (("text", pc.invert(is_list)), ("tokens", is_list)):
+        rows = batch.filter(chosen)
+        yield from read_columns([rows["user"]], [rows[kind]], number * _BATCH_ROWS).all_blocks()
 
 
 def _keep(table: GramTable, n: int, name: str) -> int:
@@ -147,10 +151,33 @@ def _keep(table: GramTable, n: int, name: str) -> int:
 
 
 _USERS, _TEXTS = "texts or whole numbers", "texts or lists of tokens"
+_TOKENS = pa.list_(pa.string())
+_MOST_EXACT = 2.0**53  # up to here a float that is a whole number is that number
 
 
-def _column(frame: Any, parameter: str, name: str, wanted: str) -> pa.ChunkedArray:
-    """One column in a form that `read_columns` knows; raises ParameterError if it can have no user, or no text."""
+def _table(frame: Any, user: str, text: str) -> pa.Table:
+    """The columns user, text and tokens; of the last two a row has one. Raises ParameterError for a wrong column."""
+    users = _column(frame, "user", user)
+    texts = _column(frame, "text", text)
+    if isinstance(frame, pa.Table):
+        _check_kind("user", user, users.type, _USERS)
+        _check_kind("text", text, texts.type, _TEXTS)
+    else:
+        users, texts = _from_pandas("user", users), _from_pandas("text", texts)
+    if isinstance(texts, list):  # lists and texts, value by value
+        tokens = pa.array([value if isinstance(value, list) else None for value in texts], _TOKENS)
+        texts = pa.array([value if isinstance(value, str) else None for value in texts], pa.string())
+    elif _is_list(texts.type):
+        tokens, texts = texts, pa.nulls(len(texts), pa.string())
+    else:
+        tokens = pa.nulls(len(texts), _TOKENS)
+    if isinstance(users, list):
+        users = pa.array(users, pa.string())
+    return pa.table({"user": users, "text": texts, "tokens": tokens})
+
+
+def _column(frame: Any, parameter: str, name: str) -> Any:
+    """One column of the frame; raises ParameterError if there is none of this name, or several."""
     if isinstance(frame, pa.Table):
         names = frame.column_names
     elif type(frame).__module__.partition(".")[0] == "pandas" and hasattr(frame, "columns"):
@@ -161,46 +188,66 @@ def _column(frame: Any, parameter: str, name: str, wanted: str) -> pa.ChunkedArr
     if names.count(name) != 1:
         shown = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
         raise ParameterError(f"{parameter} must be the name of one column, got {name!r}; the frame has {shown}.")
-    column = frame.column(name) if isinstance(frame, pa.Table) else _from_pandas(frame[name], wanted)
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    return frame.column(name) if isinstance(frame, pa.Table) else frame.iloc[:, names.index(name)]
+
+
+def _from_pandas(parameter: str, series: Any) -> Any:
+    """A column of pandas as an Arrow array, or as a list of the values that can be used, with None for the others.
+
+    pandas chooses the type of a column from all of its values: one user without an id makes floats of everybody's
+    whole numbers, and one text makes objects of them. And Arrow converts all values of a column, or none. So Arrow is
+    asked only where it reads each value as `_as_user` and `_as_text` do. Everywhere else these two look at each value.
+
+    Privacy: what becomes of a value is then a function of this value alone, so a user changes no row of another user. A
+    column of another type than texts, numbers, lists and objects is refused for its type (SECURITY.md, known
+    exceptions).
+    """
+    wanted, as_value = (_USERS, _as_user) if parameter == "user" else (_TEXTS, _as_text)
+    dtype = series.dtype.categories.dtype if hasattr(series.dtype, "categories") else series.dtype
+    by_value = dtype.kind == "O" or (parameter == "user" and dtype.kind == "f")
+    try:
+        found = pa.chunked_array([pa.array(series, from_pandas=True)])
+        kind = found.type.value_type if pa.types.is_dictionary(found.type) else found.type
+    except (pa.ArrowException, TypeError, ValueError, ArithmeticError):
+        return [as_value(value) for value in series]
+    if by_value and not (_is_text(kind) or (parameter == "text" and _is_list(kind) and _is_text(kind.value_type))):
+        return [as_value(value) for value in series]
+    _check_kind(parameter, str(series.name), kind, wanted)
+    return found
+
+
+def _check_kind(parameter: str, name: str, kind: pa.DataType, wanted: str) -> None:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
     if not _may_be(kind, wanted):
-        hint = '; of numbers with gaps, .astype("Int64") makes whole ones' if pa.types.is_floating(kind) else ""
+        hint = "; cast the numbers to whole ones" if pa.types.is_floating(kind) and wanted == _USERS else ""
         raise ParameterError(f"{parameter} must be a column of {wanted}, got {name!r} of type {kind}{hint}.")
-    return column
 
 
 def _may_be(kind: pa.DataType, wanted: str) -> bool:
-    if pa.types.is_null(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if pa.types.is_null(kind) or _is_text(kind):
         return True
     if wanted == _USERS:
         return bool(pa.types.is_integer(kind))
-    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    return bool(lists and _may_be(kind.value_type, "texts"))
+    return _is_list(kind) and _may_be(kind.value_type, "texts")
 
 
-def _from_pandas(series: Any, wanted: str) -> pa.ChunkedArray:
-    """Arrow takes whole columns only. Where one value does not fit the others, values are looked at one by one: a value
-    that cannot be used becomes a null, and so a bad record of its user.
-    """
-    try:
-        found = pa.array(series, from_pandas=True)
-        kind = found.type
-        if not (series.dtype == object and not _may_be(kind, wanted)):
-            return pa.chunked_array([found])
-    except (pa.ArrowException, TypeError, ValueError, UnicodeError):
-        pass
-    values = [_as_user(value) if wanted == _USERS else _as_text(value) for value in series]
-    lists = [value for value in values if isinstance(value, list)]
-    if len(lists) * 2 > len(values):  # one column has one kind: that of most of its values
-        return pa.chunked_array(
-            [pa.array([value if isinstance(value, list) else None for value in values], pa.list_(pa.string()))]
-        )
-    return pa.chunked_array([pa.array([value if isinstance(value, str) else None for value in values], pa.string())])
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _as_user(value: Any) -> str | None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
+    """The name of a user: a text, or a whole number."""
+    if isinstance(value, (bool, np.bool_)):
+        return None
+    if isinstance(value, (float, np.floating)):
+        return str(int(value)) if abs(value) <= _MOST_EXACT and value == int(value) else None
+    if isinstance(value, (int, np.integer)):
+        return str(int(value))
     return _as_string(value)
 
 
@@ -213,6 +260,6 @@ def _as_text(value: Any) -> str | list[str] | None:
 
 def _as_string(value: Any) -> str | None:
     try:
-        return value.encode().decode() if isinstance(value, str) else None
+        return str(value).encode().decode() if isinstance(value, str) else None
     except UnicodeError:  # half of a surrogate pair
         return None

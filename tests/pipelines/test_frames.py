@@ -3,6 +3,9 @@
 import json
 import subprocess
 import sys
+from datetime import date
+from decimal import Decimal
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -14,7 +17,7 @@ import dpngram
 from dpngram.pipelines import frames
 
 PLAN = {"epsilon": 20, "delta": 0.1, "max_n": 3, "max_contributions": 12, "eta": 0.1}
-FRAME = pd.DataFrame(GOOD).rename(columns={"user": "author", "text": "body"}).assign(score=1.5)
+FRAME = pd.DataFrame(GOOD).rename(columns={"user": "author", "text": "body"}).assign(score=1.5, when=pd.Timestamp(0))
 NAMES = {"user": "author", "text": "body"}
 
 
@@ -81,10 +84,47 @@ def test_one_value_of_one_user_fails_nothing(key, bad):
         assert len(dpngram.extract_frame(frame, **NAMES, **PLAN)) > 10
 
 
-def test_mixed_ids_are_texts_and_whole_numbers():
-    mixed = FRAME.assign(author=pd.Series([i if i % 2 else f"{i}" for i in range(len(FRAME))], dtype=object))
-    column = frames._column(mixed, "user", "author", frames._USERS)
-    assert column.to_pylist() == [str(i) for i in range(len(FRAME))]
+ANYTHING = [
+    *(5, "5", np.int64(5), np.uint8(5), np.str_("5"), 5.0, np.float64(5), 1.5, True, np.True_, 2**63, 2**70, 2.0**60),
+    *(float("inf"), float("nan"), None, pd.NA, pd.NaT, b"5", "\ud800", Decimal(5), date(2020, 1, 1), UUID(int=5)),
+    *([], ["a"], ("a", "b"), np.array(["a"]), np.array([1]), ["a", None], ["a", 5], [None], [["a"]], {"a": 1}),
+]
+
+
+def read(values, parameter, dtype=object):
+    """What becomes of each value of a column: its own row, whatever the others are."""
+    frame = pd.DataFrame({"column": pd.Series(values, dtype=dtype), "other": ["x"] * len(values)})
+    given = {"user": "other", "text": "other", parameter: "column"}
+    table = frames._table(frame, **given)
+    found = zip(*(table[name].cast(pa.string()).to_pylist() for name in ("user", "text")), strict=True)
+    lists = [None if tokens is None or None in tokens else tokens for tokens in table["tokens"].to_pylist()]
+    return [(*row, tokens) for row, tokens in zip(found, lists, strict=True)]  # a list with a null is a bad text
+
+
+@pytest.mark.parametrize("parameter", ["user", "text"])
+def test_a_row_is_read_by_its_own_values(parameter):
+    """Otherwise one user would decide what is read of all others."""
+    alone = [read([value], parameter)[0] for value in ANYTHING]
+    assert {row[0] for row in alone} == ({"5", str(2**63), str(2**70), None} if parameter == "user" else {"x"})
+    for value, expected in zip(ANYTHING, alone, strict=True):
+        for other in ANYTHING:
+            assert read([value, other], parameter)[0] == expected, (value, other)
+
+
+def test_a_row_without_a_user_changes_nobody_elses():
+    """pandas makes floats of all whole numbers where one is missing, and objects of them where one is a text."""
+    for more, dtype in (([], "int64"), ([None], "float64"), ([None, "X"], "object")):
+        users = pd.concat([pd.Series([3, 4]), pd.Series(more, dtype=dtype)])
+        assert users.dtype == dtype
+        assert [row[0] for row in read(list(users), "user", dtype)][:2] == ["3", "4"]
+
+
+def test_one_users_lists_do_not_outvote_others_texts(key):
+    """More rows of one user with lists of tokens than there are texts: all of both are read."""
+    lists = pd.DataFrame({"author": ["X"] * (len(FRAME) + 1), "body": [["w0", "w1"]] * (len(FRAME) + 1)})
+    found = dpngram.extract_frame(pd.concat([FRAME, lists], ignore_index=True), **NAMES, **PLAN, noise_key=key)
+    expected = dpngram.extract_frame(FRAME, **NAMES, **PLAN)
+    assert len(found) > 0.5 * len(expected) > 5
 
 
 def test_many_bad_rows_stop_it():
@@ -98,9 +138,13 @@ def test_many_bad_rows_stop_it():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"user": "autor"}, "user must be the name of one column, got 'autor'; the frame has author, body, score."),
+        (
+            {"user": "autor"},
+            "user must be the name of one column, got 'autor'; the frame has author, body, score, when.",
+        ),
         ({"text": "score"}, "text must be a column of texts or lists of tokens, got 'score' of type double"),
-        ({"user": "score"}, r'user must be .* of type double; of numbers with gaps, .astype\("Int64"\)'),
+        ({"frame": pa.Table.from_pandas(FRAME), "user": "score"}, "user must be .* of type double; cast the numbers"),
+        ({"user": "when"}, "user must be a column of texts or whole numbers, got 'when' of type timestamp"),
         ({"frame": [1]}, "frame must be a pandas.DataFrame or a pyarrow.Table, got list"),
         ({"frame": pd.concat([FRAME, FRAME], axis=1)}, "user must be the name of one column, got 'author'"),
         ({"epsilon": 0}, "epsilon must be"),

@@ -156,6 +156,9 @@ class ExtractionPlan:
             level.max_contributions is None or [part.share for part in level.rounds] != [1.0] for level in self.levels
         ):
             raise ParameterError(f"levels of policy {self.policy} must have max_contributions, and one whole round.")
+        if self.spec.individual_budgets and any(level.max_contributions is not None for level in self.levels[1:]):
+            # Rounding is paid for by how many cells a user may touch, and these policies have no cap from level 2 on.
+            raise ParameterError(f"levels of policy {self.policy} must have no max_contributions from level 2 on.")
         self._check_guarantee()
 
     def _check_guarantee(self) -> None:

@@ -49,7 +49,7 @@ from dpngram.pipelines.launch.input_flags import (
     new_directory,
     read_documents,
 )
-from dpngram.pipelines.launch.ledger_flags import Account, ledger_flags, open_account
+from dpngram.pipelines.launch.ledger_flags import EXTRACT_LABEL, Account, ledger_flags, open_account
 from dpngram.pipelines.launch.operator_notes import write_operator_notes
 from dpngram.pipelines.launch.program import Job, run_job
 from dpngram.pipelines.launch.progress import show_metrics, show_progress
@@ -309,7 +309,7 @@ def extract_files(
         deny: what is left out of everything that is written.
     """
     documents = read_documents(pipeline, patterns, input_format, bad_records)
-    tables = documents | "ExtractNgrams" >> extract  # {n: table of released grams}
+    tables = documents | EXTRACT_LABEL >> extract  # {n: table of released grams}
     written = tables | "Write" >> WriteRelease(
         output, plan, extract.settings(), output_format, origin=origin, deny=deny
     )

@@ -15,7 +15,7 @@ from dpngram.pipelines.io.encoding import arrow_columns
 from dpngram.pipelines.io.ledger_file import Ledger
 from dpngram.pipelines.io.tables import read_columns
 from dpngram.pipelines.launch.failures import failure_line
-from dpngram.pipelines.launch.ledger_flags import release_id
+from dpngram.pipelines.launch.ledger_flags import EXTRACT_LABEL, name_release, unit_of
 from dpngram.pipelines.launch.runner import make_pipeline
 from dpngram.pipelines.launch.scaling import default_shards
 from dpngram.transforms import ExtractLevels, GramTable
@@ -98,8 +98,9 @@ def extract_frame(
 
     def enter() -> None:
         if account is not None:
-            named = release_id(noise_key, None, release, extract.settings(), remote=False)
-            account.enter(plan, named, program="extract_frame", release=release)
+            settings = extract.settings()
+            named = name_release(noise_key, None, release, settings, remote=False)
+            account.enter(plan, named, unit=unit_of(settings), program="extract_frame", release=release)
 
     tables = _run(table, extract, enter, noise_key)
     rows = [arrow_columns(tables[n] if n in tables else empty_table(n)) for n in range(1, plan.max_n + 1)]
@@ -132,7 +133,7 @@ def _run(
 def _build(pipeline: beam.Pipeline, name: str, batches: int, extract: ExtractLevels) -> beam.PCollection[int]:
     """The graph of a run with this name; the lengths whose tables are kept."""
     taken = pipeline | "Rows" >> beam.Create(range(batches)) | "Take" >> beam.FlatMap(_take, name)
-    levels = with_element_type(taken, DocumentBlock) | "ExtractNgrams" >> extract
+    levels = with_element_type(taken, DocumentBlock) | EXTRACT_LABEL >> extract
     kept = [level | f"Keep{n}" >> beam.Map(_keep, n, name).with_output_types(int) for n, level in levels.items()]
     return kept | "Kept" >> beam.Flatten()
 

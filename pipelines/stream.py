@@ -44,7 +44,7 @@ from dpngram.pipelines.launch.flags import (
     warn_of_doubts,
 )
 from dpngram.pipelines.launch.input_flags import check_apart, look_from_here
-from dpngram.pipelines.launch.ledger_flags import ledger_flags, open_account
+from dpngram.pipelines.launch.ledger_flags import EXTRACT_LABEL, ledger_flags, open_account
 from dpngram.pipelines.launch.program import Job, run_job
 from dpngram.pipelines.launch.runner import make_pipeline, runs_here
 from dpngram.transforms import ExtractLevels
@@ -55,6 +55,8 @@ __all__ = ["ParseMessages", "run", "stream_messages"]
 
 # A message may have a time that is so many seconds after its arrival: clocks differ.
 _MOST_AHEAD = 60.0
+# Engines that restore no state when a job is started again.
+_FORGETFUL = ("PrismRunner", "BundleBasedDirectRunner")
 # What the manifest of a window says about the stream.
 _ONE_START = (
     "The guarantee is for all windows of one stream, from its start and for as long as the engine keeps its state. A "
@@ -78,7 +80,7 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     check_choice("output_format", flags.output_format, tuple(OUTPUT_FORMATS))
     window = _windows(flags)
     _check_source(flags)
-    check_choice("start", flags.start, STREAM_STARTS)
+    _check_start(flags.start, options)
     _check_key(flags.noise_key, flags.key_records, flags.output, ledger=flags.ledger, deny=flags.deny)
     offline = is_dry_run(options)
     extract = ExtractLevels(
@@ -160,7 +162,7 @@ def stream_messages(
         messages
         | "Parse" >> ParseMessages(*fields)  # (user, text) at their time
         | "Windows" >> beam.WindowInto(window)
-        | "ExtractNgrams" >> extract  # {n: table of released grams}, for each window
+        | EXTRACT_LABEL >> extract  # {n: table of released grams}, for each window
     )
     tables | "Write" >> WriteWindows(
         output,
@@ -245,6 +247,20 @@ def _check_source(flags: argparse.Namespace) -> None:
         flags.input = os.path.abspath(flags.input)
         if not os.path.isdir(os.path.dirname(flags.input)):
             raise ParameterError(f"input must be a pattern in a directory that exists, got {flags.input!r}.")
+
+
+def _check_start(start: str, options: PipelineOptions) -> None:
+    """Raises ParameterError if this engine cannot continue a stream.
+
+    Privacy: a job that forgot which windows its users were in counts them anew, which is another release.
+    """
+    check_choice("start", start, STREAM_STARTS)
+    runner = options.view_as(StandardOptions).runner
+    if start == "continued" and (runs_here(options) or runner in _FORGETFUL):
+        raise ParameterError(
+            f"start must not be continued with {runner or 'the local runner'}: it keeps nothing of a job that has "
+            "ended. --start again is another release, and its epsilon and delta are added."
+        )
 
 
 def _look_at_messages(flags: argparse.Namespace, here: bool) -> None:

@@ -21,7 +21,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, NamedTuple
 
 from apache_beam.io.filesystems import FileSystems
 
@@ -34,12 +34,27 @@ from dpngram.accounting import (
     fits_budget,
     spending_of,
 )
+from dpngram.accounting.parameters import check_choice
 from dpngram.transforms.randomness.key_records import state_directory
 
-__all__ = ["Entry", "Ledger"]
+__all__ = ["Entry", "Ledger", "ReleaseName"]
 
 _FORMAT = 1
+_UNITS = ("user", "document")
 _START = "0" * 64  # what stands for the digest of the line before the first
+
+
+class ReleaseName(NamedTuple):
+    """Which release a run makes.
+
+    Args:
+        id: the same for all runs of one release.
+        repeats: whether a run with this id that is in the ledger can only be repeated now, since something refuses
+            other data. Otherwise this run is another release, whatever its id.
+    """
+
+    id: str
+    repeats: bool
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,12 +65,14 @@ class Entry:
         id: names the release: the same for all runs of one release, which are resumed or repeated with its key.
         spending: what it costs.
         time: when it was entered, in UTC, as ISO 8601 writes it.
+        unit: what it protects: "user" or "document".
         what: the program, the release label, the output and the policy, for people.
     """
 
     id: str
     spending: Spending
     time: str
+    unit: str
     what: dict[str, str]
 
 
@@ -68,8 +85,8 @@ class Ledger:
 
     Args:
         path: of the file, on a local filesystem. It is made when the first release is entered.
-        budget: (epsilon, delta) for all releases together. The first one that is given is kept in the file and holds
-            from then on, also where none is given; another one is refused.
+        budget: (epsilon, delta) for all releases together. It is given with the first release, kept in the file, and
+            holds from then on, also where none is given; a later one, or another, is refused.
     """
 
     def __init__(self, path: str, budget: Sequence[float] | None = None) -> None:
@@ -89,16 +106,19 @@ class Ledger:
         with self._locked(write=False) as file:
             return self._parse(file.read())[:2]
 
-    def check(self, plan: ExtractionPlan, release_id: str | None = None) -> None:
+    def check(self, plan: ExtractionPlan, name: ReleaseName | None = None, *, unit: str = "user") -> None:
         """Raises ParameterError if this release would exceed the budget. Nothing is written."""
-        self._refuse_beyond(*self.read(), plan, release_id)
+        self._refuse(*self.read(), plan, name, unit)
 
-    def enter(self, plan: ExtractionPlan, release_id: str | None = None, **what: str) -> None:
+    def enter(self, plan: ExtractionPlan, name: ReleaseName | None = None, *, unit: str = "user", **what: str) -> None:
         """Enters a release, before it runs; returns when the entry is on the disk.
 
         Args:
             plan: of the release.
-            release_id: names the release. One that is in the ledger is not entered again. None: a new one.
+            name: which release it is. One that is in the ledger, and can only be repeated, is not entered again.
+                None: a new one.
+            unit: what the release protects: "user", or "document" where each document is protected by itself. The two
+                do not add up, so a ledger has one of them.
             what: words for people, such as release="2026-11".
 
         Raises:
@@ -107,16 +127,18 @@ class Ledger:
         with self._locked(write=True) as file:
             content = file.read()
             entries, kept, digest, whole = self._parse(content)
-            self._refuse_beyond(entries, kept, plan, release_id)
+            self._refuse(entries, kept, plan, name, unit)
             lines: list[dict[str, Any]] = []
             if self._budget is not None and kept is None:
                 lines.append({"kind": "budget", "time": _now(), **dataclasses.asdict(self._budget)})
-            if release_id is None or release_id not in [entry.id for entry in entries]:
+            if not _is_entered(name, entries):
+                is_first = name is not None and name.id not in [entry.id for entry in entries]
                 lines.append(
                     {
                         "kind": "release",
-                        "id": os.urandom(16).hex() if release_id is None else release_id,
+                        "id": name.id if name is not None and is_first else os.urandom(16).hex(),
                         "time": _now(),
+                        "unit": unit,
                         **dataclasses.asdict(spending_of(plan)),
                         "what": {"policy": plan.policy, **what},
                     }
@@ -144,16 +166,27 @@ class Ledger:
         entries, kept = self.read()
         return summarise(self.path, entries, kept or self._budget, delta)
 
-    def _refuse_beyond(
-        self, entries: list[Entry], kept: Budget | None, plan: ExtractionPlan, release_id: str | None
+    def _refuse(
+        self, entries: list[Entry], kept: Budget | None, plan: ExtractionPlan, name: ReleaseName | None, unit: str
     ) -> None:
+        check_choice("unit", unit, _UNITS)
+        if entries and entries[0].unit != unit:
+            raise ParameterError(
+                f"unit must be {entries[0].unit!r}, which the releases in the ledger {self.path} protect, got "
+                f"{unit!r}: epsilon and delta for users and for documents do not add up."
+            )
+        if self._budget is not None and kept is None and entries:
+            raise ParameterError(
+                f"budget must be given with the first release of a ledger, and {self.path} has "
+                f"{_releases(len(entries))}: a budget that follows results is none."
+            )
         if kept is not None and self._budget is not None and kept != self._budget:
             raise ParameterError(
                 f"budget must be {kept.epsilon:g},{kept.delta:g}, which the ledger {self.path} keeps, got "
                 f"{self._budget.epsilon:g},{self._budget.delta:g}; a budget that follows results is none."
             )
         budget = kept or self._budget
-        if budget is None or (release_id is not None and release_id in [entry.id for entry in entries]):
+        if budget is None or _is_entered(name, entries):
             return
         spent = [entry.spending for entry in entries]
         if not fits_budget([*spent, spending_of(plan)], budget):
@@ -264,7 +297,14 @@ def summarise(path: str, entries: Sequence[Entry], budget: Budget | None, delta:
     line = f"Ledger {path}: {_releases(len(spent))}, together ({_up(epsilon)}, {delta:g})-differentially private"
     if epsilon == float("inf"):
         line = f"Ledger {path}: {_releases(len(spent))}, for which no epsilon can be stated at delta {delta:g}"
-    return f"{line}; the budget is ({budget.epsilon:g}, {budget.delta:g})." if budget else f"{line}."
+    if budget:
+        return f"{line}; the budget is ({budget.epsilon:g}, {budget.delta:g})."
+    return f"{line}." if len(spent) == 1 else f"{line}, if no plan was chosen after looking at results."
+
+
+def _is_entered(name: ReleaseName | None, entries: Sequence[Entry]) -> bool:
+    """Whether this run can only repeat a release that is in the ledger."""
+    return name is not None and name.repeats and name.id in [entry.id for entry in entries]
 
 
 def _up(epsilon: float) -> str:
@@ -292,7 +332,8 @@ def _seal(fields: dict[str, Any], before: str) -> tuple[bytes, str]:
 def _entry(fields: dict[str, Any]) -> Entry:
     spending = Spending(**{field.name: fields[field.name] for field in dataclasses.fields(Spending)})
     what = {str(name): str(value) for name, value in fields["what"].items()}
-    return Entry(id=str(fields["id"]), spending=spending, time=str(fields["time"]), what=what)
+    unit = check_choice("unit", fields["unit"], _UNITS)
+    return Entry(id=str(fields["id"]), spending=spending, time=str(fields["time"]), unit=unit, what=what)
 
 
 def _now() -> str:

@@ -7,12 +7,18 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from dpngram.accounting import ExtractionPlan, ParameterError
-from dpngram.pipelines.io.ledger_file import Ledger
-from dpngram.pipelines.launch.flags import Flag, Kind
-from dpngram.transforms.randomness.noise_key import KeyReference, NoiseKeyError, Randomness, settings_digest
+from apache_beam.transforms.window import GlobalWindow
 
-__all__ = ["Account", "ledger_flags", "open_account", "release_id"]
+from dpngram.accounting import ExtractionPlan, ParameterError
+from dpngram.pipelines.io.ledger_file import Ledger, ReleaseName
+from dpngram.pipelines.launch.flags import Flag, Kind
+from dpngram.transforms.randomness.key_records import RecordUnreadableError
+from dpngram.transforms.randomness.noise_key import KeyReference, NoiseKeyError, Randomness, settings_digest
+from dpngram.transforms.windowing import window_name
+
+__all__ = ["EXTRACT_LABEL", "Account", "ledger_flags", "name_release", "open_account", "unit_of"]
+
+EXTRACT_LABEL = "ExtractNgrams"  # of the transform, in the graphs of all programs: the record of a key names it
 
 
 def ledger_flags() -> list[Flag]:
@@ -40,18 +46,19 @@ class Account:
 
     plan: ExtractionPlan
     ledger: Ledger | None = None
-    release_id: Callable[[], str | None] = lambda: None  # asked each time: building the graph may make the key
+    name: Callable[[], ReleaseName | None] = lambda: None  # asked each time: building the graph may make the key
+    unit: str = "user"
     what: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def check(self) -> None:
         """Raises ParameterError if the release would exceed the budget. Nothing is written."""
         if self.ledger is not None:
-            self.ledger.check(self.plan, self.release_id())
+            self.ledger.check(self.plan, self.name(), unit=self.unit)
 
     def enter(self) -> None:
         """Enters the release; call it before anything runs."""
         if self.ledger is not None:
-            self.ledger.enter(self.plan, self.release_id(), **self.what)
+            self.ledger.enter(self.plan, self.name(), unit=self.unit, **self.what)
 
     def show(self) -> None:
         """Prints the sum of the ledger."""
@@ -90,14 +97,19 @@ def open_account(
         return Account(plan)
     what = {"program": program, "release": flags.release, "output": flags.output}
 
-    def named() -> str | None:
+    def name() -> ReleaseName | None:
         key = (flags.noise_key, flags.key_records)
-        return None if again else release_id(*key, flags.release, settings, remote=not local, windows=windows)
+        return None if again else name_release(*key, flags.release, settings, remote=not local, windows=windows)
 
-    return Account(plan, Ledger(flags.ledger, flags.budget), named, what)
+    return Account(plan, Ledger(flags.ledger, flags.budget), name, unit_of(settings), what)
 
 
-def release_id(
+def unit_of(settings: dict[str, Any]) -> str:
+    """What is protected: a user, or a document by itself."""
+    return "document" if settings["user_per_document"] else "user"
+
+
+def name_release(
     noise_key: str | None,
     key_records: str | None,
     release: str,
@@ -105,7 +117,7 @@ def release_id(
     *,
     remote: bool,
     windows: bool = False,
-) -> str | None:
+) -> ReleaseName | None:
     """A name that is the same for all runs of one release; None if two runs could be two releases.
 
     Args:
@@ -115,10 +127,11 @@ def release_id(
         windows: whether it is a release for each window. The record of a key is for one window, so with the same key
             and label there may be a release of all data *and* one for each window.
 
-    Privacy: with the same key, label and settings a run can only repeat its release, because the record of the key
-    refuses other data. A fresh key, a key that nothing remembers, and one that only workers can read have no such
-    record here, so every run is entered by itself: too much rather than too little. The name is a digest under a PRF of
-    the key, and tells nothing without it.
+    Privacy: with the same key, label and settings a run can only repeat its release, if a record of the key refuses
+    other data. So whether a run may be a repetition is decided by looking for that record now, where its workers will
+    look. A container that is new each time may have the key and not the record. A fresh key, a key that nothing
+    remembers, and one that only workers can read have no such record here, so every run is entered by itself: too much
+    rather than too little. The name is a digest under a PRF of the key, and tells nothing without it.
     """
     if noise_key is None:
         return None
@@ -126,12 +139,13 @@ def release_id(
     if not key.is_remembered or key.scheme == "gcp-secret":
         return None
     try:
-        source = Randomness(key, release, "ledger", settings_digest(settings)).open()
-    except NoiseKeyError:
+        source = Randomness(key, release, EXTRACT_LABEL, settings_digest(settings)).open()
+        repeats = source.refuses_others(None if windows else window_name(GlobalWindow()))
+    except (NoiseKeyError, RecordUnreadableError):
         return None  # there is no key yet, so no release either; or whoever runs the job says what is wrong
     parts = [
         "windows" if windows else "batch",
         source.name("ledger", release.encode()).hex(),
         settings_digest(settings),
     ]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+    return ReleaseName(hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32], repeats)

@@ -201,6 +201,8 @@ def test_plus_there_and_back_and_its_refusals():
         dataclasses.replace(first, rounds=(*first.rounds, first.rounds[0]))
     with pytest.raises(ParameterError, match="level 1 must have max_contributions"):
         dataclasses.replace(plan, levels=(dataclasses.replace(first, max_contributions=None), second, *rest))
+    with pytest.raises(ParameterError, match="no max_contributions from level 2 on"):  # it would pay for one cell only
+        dataclasses.replace(plan, levels=(first, dataclasses.replace(second, max_contributions=1), *rest))
     with pytest.raises(ParameterError, match="one number with policy plus"):
         plan_extraction(**{**PLUS, "max_contributions": [1] * 9})
     document["levels"][0]["rho"] += 1

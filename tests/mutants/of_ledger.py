@@ -61,6 +61,20 @@ LEDGER = (
         tests=("tests/pipelines/launch/test_ledger_flags.py::test_what_nothing_remembers_is_a_new_release_each_time",),
     ),
     Mutant(
+        name="a_key_without_its_record_repeats_a_release",
+        why="Where the record of a key is gone, other data are released with it, and entered as the release before.",
+        edits=(Edit(_FLAGS, "[:32], repeats)", "[:32], True)"),),
+        tests=("tests/pipelines/launch/test_ledger_flags.py::test_only_a_record_that_is_there_now_makes_a_repetition",),
+    ),
+    Mutant(
+        name="the_state_of_the_launcher_is_a_record_of_the_workers",
+        why="Workers on other machines do not find the record, and take other data; the ledger counts one release.",
+        edits=(Edit("transforms/randomness/noise_key.py", "self.places() if place.lasts]", "self.places()]"),),
+        tests=(
+            "tests/pipelines/launch/test_ledger_flags.py::test_workers_elsewhere_do_not_see_the_state_of_this_machine",
+        ),
+    ),
+    Mutant(
         name="a_ledger_without_a_lock",
         why="Two runs at once both have the last of a budget, or one writes over the other's entry.",
         edits=(

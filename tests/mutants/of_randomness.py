@@ -49,7 +49,9 @@ RANDOMNESS = (
     Mutant(
         name="use_of_a_key_not_recorded",
         why="Nothing remembers what a key was used for, so nothing refuses a second use.",
-        edits=(Edit(_KEYS, "if not self._reference.remember(self.id, use, content):", "if not use:"),),
+        edits=(
+            Edit(_KEYS, "if not self._reference.remember(self.id, self._use(window), content):", "if not content:"),
+        ),
         tests=(f"{_KEYS_TESTS}::test_one_key_one_release",),
     ),
     Mutant(

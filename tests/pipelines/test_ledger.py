@@ -8,6 +8,8 @@ from helpers.runs import GOOD, extract, write
 from dpngram import Ledger, plan_extraction
 from dpngram.pipelines import extract as extract_program
 from dpngram.pipelines.cli import main
+from dpngram.pipelines.launch.ledger_flags import EXTRACT_LABEL
+from dpngram.transforms.randomness.noise_key import KeyReference, Randomness
 
 PLAN = plan_extraction(epsilon=2, delta=1e-7, max_n=2, max_contributions=20)
 
@@ -33,6 +35,8 @@ def test_releases_are_entered_and_the_sum_is_shown(given, tmp_path, capsys):
     assert "1 release, together (20, 0.1)-differentially private." in capsys.readouterr().out
     assert extract(tmp_path / "b", *given) == 0
     assert "2 releases, together (33.56, 0.2)" in capsys.readouterr().out
+    assert extract(tmp_path / "c", *given, "--input_format", "text") == 2
+    assert "unit must be 'user', which the releases in the ledger" in capsys.readouterr().err
     assert [entry.what for entry in entries(given)] == [
         {"policy": "plus", "program": "extract", "release": name, "output": str(tmp_path / output)}
         for name, output in (("first", "a"), ("", "b"))
@@ -106,8 +110,8 @@ def test_flags_that_cannot_be_meant(given, tmp_path, capsys):
 
 def test_the_table(tmp_path, capsys):
     path = tmp_path / "ledger"
-    Ledger(path).enter(PLAN, "a", program="extract", release="2026", output="out/")
-    Ledger(path).enter(PLAN, "b", program="stream")
+    Ledger(path).enter(PLAN, program="extract", release="2026", output="out/")
+    Ledger(path).enter(PLAN, program="stream")
     assert show(path) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["entered", "(UTC)", "epsilon", "delta", "program", "label", "output"]
@@ -146,19 +150,21 @@ def test_a_stream_enters_what_it_may_ever_spend(tmp_path, capsys, monkeypatch):
 
     def stream(start, *more):
         words = ["--window", 60, "--output", tmp_path / "out", "--noise_key", tmp_path / "key", "--ledger", ledger]
-        words += ["--input", tmp_path / "*.jsonl", "--runner", "PrismRunner", "--start", start, *more]
+        words += ["--input", tmp_path / "*.jsonl", "--runner", "PortableRunner", "--start", start, *more]
         try:
             return main(["stream", *budget, *map(str, words)])
         except SystemExit as stop:
             return stop.code
 
     for start, number in (("new", 1), ("continued", 1), ("again", 2)):
-        assert stream(start) == 0
+        assert stream(start, "--budget", "6,1e-5") == 0
         assert len(Ledger(ledger).read()[0]) == number
+        if start == "new":  # what its workers do
+            key = KeyReference.parse(str(tmp_path / "key"), remote=True)
+            Randomness(key, "", EXTRACT_LABEL, "any settings").open().start_stream("one")
     assert "2 releases, together (" in capsys.readouterr().out
     assert [entry.spending.epsilon for entry in Ledger(ledger).read()[0]] == [4, 4]
-    assert len(started) == 3
-    assert stream("again", "--budget", "6,1e-5") == 2
+    assert stream("again") == 2
     assert "must fit the budget" in capsys.readouterr().err
     assert len(started) == 3
 

@@ -53,6 +53,11 @@ def stream(directory, **changes):
         ({"noise_key": "out/key"}, "noise_key must not be in the output"),
         ({"key_records": "out/records"}, "key_records must not be in the output"),
         ({"start": "anew"}, "start must be one of"),
+        ({"start": "continued"}, "start must not be continued with the local runner"),
+        (
+            {"start": "continued", "runner": "PrismRunner"},
+            "start must not be continued with PrismRunner: it keeps noth",
+        ),
         ({"noise_key": "gcp-secret:projects/p/secrets/s"}, "noise_key must name a version"),
         ({"poll": 0}, "poll must be"),
         ({"output_format": "xml"}, "output_format must be"),
@@ -189,8 +194,8 @@ def test_a_second_start_is_refused(tmp_path, monkeypatch, capsys):
         assert "a stream was started with" in errors
         assert "--start again" in errors
         assert errors.count("\n") == 1
-    for changes in ({"start": "again"}, {"start": "continued"}, {"release": "next"}):
-        assert stream(tmp_path, runner="PrismRunner", **changes) == 0
+    for changes in ({"start": "again"}, {"start": "continued", "runner": "PortableRunner"}, {"release": "next"}):
+        assert stream(tmp_path, **{"runner": "PrismRunner", **changes}) == 0
     assert stream(tmp_path, runner="PrismRunner", start="never") == 2
 
 

@@ -15,7 +15,7 @@ import os
 import secrets
 import shlex
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from apache_beam.io.filesystems import FileSystems
@@ -116,6 +116,10 @@ class KeyReference:
         file = self.location if self.scheme == "file" else None
         return key_records.places(file, self.records, fresh=self.fresh, remote=self.remote)
 
+    def shared_places(self) -> list[key_records.Place]:
+        """Those of the places that all workers have, and later runs, too."""
+        return [place for place in self.places() if place.lasts]
+
     def remember(self, key_id: str, use: str, content: str) -> bool:
         """Remembers a use of the key; False, and nothing is written, if another content is remembered under it."""
         try:
@@ -207,10 +211,8 @@ class KeySource:
 
         Gives the binding that all draws of this release need: the fingerprint, and the check of the key.
         """
-        _, release, application, _ = self._names
-        use = derive_key(self._master, "use", release, application, window)[:16].hex()
         content = derive_key(self._master, "content", *self._names, window, fingerprint).hex()
-        if not self._reference.remember(self.id, use, content):
+        if not self._reference.remember(self.id, self._use(window), content):
             raise NoiseKeyError(Message.KEY_REUSED.format(key=self._reference.location))
         return self.binding(fingerprint)
 
@@ -229,7 +231,23 @@ class KeySource:
 
     def was_stream_started(self) -> bool:
         """Whether a start of the stream with this key and label is remembered; writes nothing."""
-        return next(key_records.recall(self._reference.places(), self.id, self._stream_use()), None) is not None
+        return self._is_recalled(self._reference.places(), self._stream_use())
+
+    def refuses_others(self, window: bytes | None) -> bool:
+        """Whether every worker would find a record of this key and label, and so refuse other data; writes nothing.
+
+        Args:
+            window: of the release; None for the start of a stream.
+        """
+        use = self._stream_use() if window is None else self._use(window)
+        return self._is_recalled(self._reference.shared_places(), use)
+
+    def _is_recalled(self, places: Sequence[key_records.Place], use: str) -> bool:
+        return next(key_records.recall(places, self.id, use), None) is not None
+
+    def _use(self, window: bytes) -> str:
+        _, release, application, _ = self._names
+        return derive_key(self._master, "use", release, application, window)[:16].hex()
 
     def _stream_use(self) -> str:
         _, release, application, _ = self._names

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpngram import Ledger, ParameterError, plan_extraction
+from dpngram.pipelines.io.ledger_file import ReleaseName
 
 PLAN = plan_extraction(epsilon=2, delta=1e-7, max_n=2, max_contributions=20)
 SMALL = plan_extraction(epsilon=0.5, delta=1e-8, max_n=2, max_contributions=20)
@@ -45,15 +46,49 @@ def test_entries_add_up(path):
 
 def test_one_release_is_entered_once(path):
     for name in ("a", "a", "b", "a"):
-        Ledger(path).enter(PLAN, name)
+        Ledger(path).enter(PLAN, ReleaseName(name, repeats=True))
     assert ids(path) == ["a", "b"]
     Ledger(path).enter(PLAN)
     Ledger(path).enter(PLAN)
     assert len(set(ids(path))) == 4
 
 
+def test_a_name_that_nothing_refuses_others_for_is_a_new_release(path):
+    """The same key and label in a container without the record of the key: other data may be behind it."""
+    Ledger(path, (2.5, 1e-6)).enter(PLAN, ReleaseName("a", repeats=False))
+    Ledger(path).enter(SMALL, ReleaseName("a", repeats=False))
+    assert ids(path)[0] == "a"
+    assert len(set(ids(path))) == 2
+    for refuse in (Ledger(path).check, Ledger(path).enter):
+        with pytest.raises(ParameterError, match="must fit the budget"):
+            refuse(PLAN, ReleaseName("a", repeats=False))
+    Ledger(path).enter(PLAN, ReleaseName("a", repeats=True))
+    assert len(ids(path)) == 2
+
+
+def test_units_are_not_added_up(path):
+    Ledger(path).enter(PLAN)
+    for refuse in (Ledger(path).check, Ledger(path).enter):
+        with pytest.raises(ParameterError, match="unit must be 'user', which"):
+            refuse(PLAN, unit="document")
+    with pytest.raises(ParameterError, match="unit must be one of"):
+        Ledger(path).enter(PLAN, unit="household")
+    Ledger(path).enter(PLAN, unit="user")
+    assert [entry.unit for entry in Ledger(path).read()[0]] == ["user", "user"]
+
+
+def test_a_budget_comes_with_the_first_release(path):
+    Ledger(path).enter(PLAN)
+    for refuse in (Ledger(path, (9, 1e-5)).check, Ledger(path, (9, 1e-5)).enter):
+        with pytest.raises(ParameterError, match="budget must be given with the first release"):
+            refuse(SMALL)
+    Ledger(path).enter(SMALL)
+    assert Ledger(path).summary().endswith("-differentially private, if no plan was chosen after looking at results.")
+
+
 def test_a_budget_is_kept_and_refuses(path):
-    Ledger(path, (2.5, 1e-6)).enter(PLAN, "a")
+    first = ReleaseName("a", repeats=True)
+    Ledger(path, (2.5, 1e-6)).enter(PLAN, first)
     before = read(path)
     for ledger in (Ledger(path), Ledger(path, [2.5, 1e-6])):
         for refuse in (ledger.check, ledger.enter):
@@ -62,8 +97,8 @@ def test_a_budget_is_kept_and_refuses(path):
             ):
                 refuse(PLAN)
     assert read(path) == before
-    Ledger(path).enter(PLAN, "a")  # the same release
-    Ledger(path).enter(SMALL, "b")
+    Ledger(path).enter(PLAN, first)  # the same release
+    Ledger(path).enter(SMALL, ReleaseName("b", repeats=True))
     with pytest.raises(ParameterError, match=r"budget must be 2.5,1e-06, which .* keeps, got 30,1e-06"):
         Ledger(path, (30, 1e-6)).enter(SMALL)
     assert ids(path) == ["a", "b"]
@@ -96,12 +131,16 @@ def edits(lines):
 
 def test_edits_are_noticed(path):
     for name in "abc":
-        Ledger(path).enter(PLAN, name, release="first")
+        Ledger(path).enter(PLAN, ReleaseName(name, repeats=True), release="first")
     lines = read(path).splitlines(keepends=True)
     for what, changed in edits(lines):
         with open(path, "w") as file:
             file.writelines(changed)
-        for use in (Ledger(path).read, lambda: Ledger(path).enter(PLAN, "d"), Ledger(path).summary):
+        for use in (
+            Ledger(path).read,
+            lambda: Ledger(path).enter(PLAN, ReleaseName("d", repeats=True)),
+            Ledger(path).summary,
+        ):
             with pytest.raises(ParameterError, match=r"ledger .*(was changed|put the file back as it was)"):
                 use()
         assert read(path).splitlines(keepends=True) == changed, what
@@ -114,33 +153,34 @@ def test_edits_are_noticed(path):
 
 
 def test_a_ledger_that_was_moved_or_copied(path, tmp_path, monkeypatch):
-    Ledger(path).enter(PLAN, "a")
+    Ledger(path).enter(PLAN, ReleaseName("a", repeats=True))
     copy = str(tmp_path / "copy")
     shutil.copy(path, copy)
-    Ledger(copy).enter(PLAN, "b")
+    Ledger(copy).enter(PLAN, ReleaseName("b", repeats=True))
     assert ids(copy) == ["a", "b"]
     monkeypatch.setenv("DPNGRAM_STATE", str(tmp_path / "another machine"))
-    Ledger(path).enter(PLAN, "c")
+    Ledger(path).enter(PLAN, ReleaseName("c", repeats=True))
     assert ids(path) == ["a", "c"]
 
 
 def test_a_line_that_was_half_written(path):
     """A process died in the middle of a line: its release was not run. What was entered before is there."""
-    Ledger(path).enter(PLAN, "a")
+    Ledger(path).enter(PLAN, ReleaseName("a", repeats=True))
     whole = read(path).encode()
     for cut in (b"{", b'{"line": 2, "format"', b"\xff\xfe"):
         with open(path, "wb") as file:
             file.write(whole + cut)
         assert ids(path) == ["a"]
-    Ledger(path).enter(PLAN, "b")
+    Ledger(path).enter(PLAN, ReleaseName("b", repeats=True))
     assert ids(path) == ["a", "b"]
     assert read(path).encode().startswith(whole)
 
 
 def test_a_death_between_the_line_and_the_note_about_it(path, monkeypatch):
-    Ledger(path).enter(PLAN, "a")
+    Ledger(path).enter(PLAN, ReleaseName("a", repeats=True))
     monkeypatch.setattr(Ledger, "_keep_head", lambda *_: os._exit(1))
-    process = multiprocessing.get_context("fork").Process(target=Ledger(path).enter, args=(PLAN, "b"))
+    second = ReleaseName("b", repeats=True)
+    process = multiprocessing.get_context("fork").Process(target=Ledger(path).enter, args=(PLAN, second))
     process.start()
     process.join()
     assert process.exitcode == 1
@@ -149,7 +189,7 @@ def test_a_death_between_the_line_and_the_note_about_it(path, monkeypatch):
 
 def _enter_many(path, name):
     for number in range(20):
-        Ledger(path).enter(SMALL, f"{name}{number}")
+        Ledger(path).enter(SMALL, ReleaseName(f"{name}{number}", repeats=True))
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -165,7 +205,7 @@ def test_many_at_once(path):
 
 def _enter_one(path, name):
     try:
-        Ledger(path, (2.5, 1e-6)).enter(PLAN, name)
+        Ledger(path, (2.5, 1e-6)).enter(PLAN, ReleaseName(name, repeats=True))
     except ParameterError:
         os._exit(3)
 
@@ -183,10 +223,23 @@ def test_two_at_once_do_not_both_have_the_last_of_a_budget(path):
 
 
 def test_no_figure_of_the_data_and_nothing_else_than_it_says(path):
-    Ledger(path).enter(PLAN, "a", program="extract", release="x", output="out")
+    Ledger(path).enter(PLAN, ReleaseName("a", repeats=True), program="extract", release="x", output="out")
     fields = json.loads(read(path))
     assert set(fields) == {
-        *("line", "format", "kind", "id", "time", "epsilon", "delta", "sigma", "first_level_delta", "cells", "counts"),
+        *(
+            "line",
+            "format",
+            "kind",
+            "id",
+            "time",
+            "unit",
+            "epsilon",
+            "delta",
+            "sigma",
+            "first_level_delta",
+            "cells",
+            "counts",
+        ),
         *("what", "sha256"),
     }
 

@@ -22,7 +22,9 @@ from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser, print_erro
 
 __all__ = ["Corpus", "Phrase", "run", "write_corpus"]
 
+# Users that are drawn together: fewer where they write much, so that a block takes about 2 GB of memory at most.
 _USERS_PER_BLOCK = 100_000
+_TOKENS_PER_BLOCK = 20_000_000
 _POST_TOKENS = 30
 
 
@@ -72,9 +74,10 @@ class Corpus:
         """(user, text) columns, some posts at a time. Every user's posts are in one block; phrases are in the last."""
         cumulative = np.cumsum(np.arange(1, self.vocabulary + 1, dtype=np.float64) ** -self.zipf)
         words = pa.array([f"w{word}" for word in range(self.vocabulary)])
-        for start in range(0, self.users, _USERS_PER_BLOCK):
+        together = max(1, min(_USERS_PER_BLOCK, int(_TOKENS_PER_BLOCK / self.tokens_per_user)))
+        for start in range(0, self.users, together):
             random = np.random.default_rng([self.seed, 2, start])
-            count = min(_USERS_PER_BLOCK, self.users - start)
+            count = min(together, self.users - start)
             mean = math.log(self.tokens_per_user) - self.spread**2 / 2
             lengths = np.maximum(1, np.exp(random.normal(mean, self.spread, count))).astype(np.int64)
             user = np.repeat(np.arange(start, start + count), -(-lengths // _POST_TOKENS))

@@ -49,6 +49,15 @@ def test_blocks_join_seamlessly(monkeypatch):
     assert {user for users, _ in blocks for user in users.to_pylist()} == {f"u{i}" for i in range(25)}
 
 
+def test_users_who_write_much_are_drawn_in_smaller_blocks(monkeypatch):
+    from dpngram.pipelines import synth
+
+    monkeypatch.setattr(synth, "_TOKENS_PER_BLOCK", 5000)
+    blocks = list(Corpus(users=25, tokens_per_user=500, spread=1.5, phrases=0, phrase_users=()).blocks())
+    assert [len(set(users.to_pylist())) for users, _ in blocks] == [10, 10, 5]
+    assert {user for users, _ in blocks for user in users.to_pylist()} == {f"u{i}" for i in range(25)}
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -26,6 +26,7 @@ from dpngram.pipelines.launch.input_flags import (
     new_directory,
     read_documents,
 )
+from dpngram.pipelines.launch.local_memory import memory_flags, scratch_from_flags
 from dpngram.pipelines.launch.program import Job, run_job
 from dpngram.pipelines.launch.runner import make_pipeline, runs_here
 from dpngram.pipelines.pages.comparison_page import render_page
@@ -65,7 +66,8 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     here, most_bad = runs_here(options), max_bad_fraction(flags)
     input_format = input_format_from_flags(flags, here=here)
     size = check_input(flags, input_format, here=here)
-    pipeline = make_pipeline(options, size, given=flags.beam_flags, verbose=flags.verbose)
+    make_scratch = scratch_from_flags(flags, options, size)
+    pipeline = make_pipeline(options, size, given=flags.beam_flags, verbose=flags.verbose, make_scratch=make_scratch)
     systems = CompareSystems(
         [run for _, _, run in comparison.runs()],
         **extraction_arguments(flags, size),
@@ -226,7 +228,7 @@ def _make_parser() -> OneLineParser:
     parser.add_flags([*input_flags(), *_output_flags()], "data")
     when = "give one only to replay one comparison (default: a fresh key)"
     extraction = extraction_flags("comparison", when)
-    parser.add_flags([*_comparison_flags(), *extraction, *screen_flags(progress=False)], "comparison")
+    parser.add_flags([*_comparison_flags(), *extraction, *memory_flags(), *screen_flags(progress=False)], "comparison")
     return parser
 
 

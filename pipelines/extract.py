@@ -50,6 +50,7 @@ from dpngram.pipelines.launch.input_flags import (
     read_documents,
 )
 from dpngram.pipelines.launch.ledger_flags import EXTRACT_LABEL, Account, ledger_flags, open_account
+from dpngram.pipelines.launch.local_memory import memory_flags, scratch_from_flags
 from dpngram.pipelines.launch.operator_notes import write_operator_notes
 from dpngram.pipelines.launch.program import Job, run_job
 from dpngram.pipelines.launch.progress import show_metrics, show_progress
@@ -70,7 +71,7 @@ def make_parser() -> OneLineParser:
     parser.add_flags([*input_flags(), *_output_flags()], "data")
     when = "give one only to resume or replay one release (default: a fresh key)"
     extraction = extraction_flags("release", when)
-    parser.add_flags([*extraction, pruning_flag(), *screen_flags(progress=True)], "extraction")
+    parser.add_flags([*extraction, pruning_flag(), *memory_flags(), *screen_flags(progress=True)], "extraction")
     return parser
 
 
@@ -120,7 +121,8 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     account = open_account("extract", flags, plan, make_transform(0).settings(), local=here, offline=dry_run)
     account.check()
     size = check_input(flags, input_format, look=not dry_run, here=here)
-    pipeline = make_pipeline(options, size, given=flags.beam_flags, verbose=flags.verbose)
+    make_scratch = scratch_from_flags(flags, options, size)
+    pipeline = make_pipeline(options, size, given=flags.beam_flags, verbose=flags.verbose, make_scratch=make_scratch)
     extract = make_transform(size)
     if not dry_run and not prepare_output(
         places,

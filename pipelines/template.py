@@ -23,8 +23,8 @@ __all__ = ["command_line", "launch", "template_metadata"]
 IMAGE_VARIABLE = "DPNGRAM_IMAGE"  # set in the image: its own name, for the workers
 # --verbose may show text of the data in a log that many people can read; --quiet has no effect in a template, and the
 # launcher of a template does not wait for the counts that go into the operator's notes. A ledger
-# is a file that can be locked and that stays; the launcher has none.
-_LEFT_OUT = ("budget", "ledger", "operator_notes", "quiet", "verbose")
+# is a file that can be locked and that stays; the launcher has none. --memory and --scratch are for local runs.
+_LEFT_OUT = ("budget", "ledger", "memory", "operator_notes", "quiet", "scratch", "verbose")
 # Optional for a local run, which makes a fresh key; workers on other machines cannot share a key without a name.
 _NEEDED = ("noise_key",)
 _NUMBER = r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?"

@@ -89,6 +89,10 @@ class Message(enum.Enum):
         "not a dpngram block, or one of another format version; all workers need the same version of dpngram."
     )
     DAMAGED_BLOCK = "a damaged dpngram block ({kind})."
+    SCRATCH_FULL = "scratch: the disk is full; --scratch DIR names a directory on a larger one."
+    SCRATCH_UNUSABLE = "scratch: blocks cannot be written to disk or read from it ({kind})."
+    SCRATCH_DAMAGED = "scratch: blocks on disk are not what was written there; is the disk sound?"
+    SCRATCH_CLOSED = "scratch: a block is on the disk of another run or process."
     BIG_ENDIAN = "dpngram runs on little-endian machines only."
 
     def format(self, **fields: object) -> str:

@@ -3,6 +3,7 @@
 - `remember_views` sets an attribute of the options: a run of nine levels on a tiny input takes 1.3 s of CPU, not 1.9 s.
 - `FnApiRunner` overrides a private method, to show progress: the runner tells nobody which stage it is at.
 - It also frees what workers keep of a stage that is done: English posts under `plus` take 0.71 GB, not 0.89 GB.
+- In a run with a scratch it deletes what no later stage reads: 10 million tokens take 0.15 GB of disk, not 0.38 GB.
 - `FLINK_FLAGS` repeats the names of Flink's flags: Python's Beam asks a job server for them, once it has reached one.
 
 There is no public way to any of them in Beam 2.77.
@@ -16,6 +17,9 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability import fn_api_runner
+from apache_beam.utils.timestamp import MAX_TIMESTAMP
+
+from dpngram.transforms.blocks.scratch import Scratch
 
 __all__ = ["FLINK_FLAGS", "FnApiRunner", "remember_views"]
 
@@ -72,14 +76,80 @@ class FnApiRunner(fn_api_runner.FnApiRunner):
     """
 
     watch: Callable[[str], None] | None = None
+    make_scratch: Callable[[], Scratch] | None = None  # where blocks go, for a run in one process; None: memory
+    scratch: Scratch | None = None  # of the run that is under way
+    _segments: "_Segments | None" = None
+
+    def run_pipeline(self, pipeline: beam.Pipeline, options: PipelineOptions) -> Any:
+        if self.make_scratch is None:
+            return super().run_pipeline(pipeline, options)
+        try:
+            with self.make_scratch().in_use() as self.scratch:
+                self._segments = _Segments(self.scratch)
+                return super().run_pipeline(pipeline, options)
+        finally:
+            self.scratch = self._segments = None
 
     def _execute_bundle(self, context: Any, bundle: Any, *rest: Any, **more: Any) -> Any:
         if self.watch is not None:
             stage = getattr(bundle, "stage", None)
             self.watch(" ".join(transform.unique_name for transform in getattr(stage, "transforms", ())))
+        if self._segments is not None:
+            self._segments.begin(context, bundle)
         result = super()._execute_bundle(context, bundle, *rest, **more)
         _free_processors(context)
+        if self._segments is not None:
+            self._segments.end(context, bundle)
         return result
+
+
+class _Segments:
+    """What each stage writes to a scratch is one segment, and is deleted when all stages that read it are done.
+
+    Where a version of Beam has other insides, nothing more is deleted before the end.
+    """
+
+    def __init__(self, scratch: Scratch) -> None:
+        self._scratch = scratch
+        self._readers: dict[int, set[str]] = {}  # of each segment: the names of the stages
+        self._run: set[str] = set()  # names of stages
+        self._known = True  # whether it is clear who reads what
+
+    def begin(self, context: Any, bundle: Any) -> None:
+        try:
+            readers = _readers(context, bundle)
+        except (AttributeError, LookupError, TypeError):
+            self._known = False
+        if self._known:
+            self._readers[self._scratch.next_segment()] = readers
+
+    def end(self, context: Any, bundle: Any) -> None:
+        self._run.add(bundle.stage.name)
+        try:
+            done = {name for name in self._run if _is_done(context, name)}
+        except (AttributeError, LookupError, TypeError):
+            self._known = False
+        if self._known:
+            over = [segment for segment, readers in self._readers.items() if readers <= done]
+            self._scratch.drop(over)
+            for segment in over:
+                del self._readers[segment]
+
+
+def _readers(context: Any, bundle: Any) -> set[str]:
+    """The stages that may read what this stage writes; with the stage itself, which may run in several parts."""
+    buffers = bundle.stage_data_outputs.values()
+    names = {name for buffer in buffers for name, _ in context.buffer_id_to_consumer_pairs.get(buffer, ())}
+    sides = {transform for transform, _ in context.side_input_descriptors_by_stage[bundle.stage.name]}
+    for stage in context.stages.values():
+        if any(transform.unique_name in sides for transform in stage.transforms):
+            names.add(stage.name)
+    return names | {bundle.stage.name}
+
+
+def _is_done(context: Any, stage: str) -> bool:
+    """Whether a stage that has run is over: a source may put off a part of its work, and is then run again."""
+    return bool(context.watermark_manager.get_stage_node(stage).output_watermark() >= MAX_TIMESTAMP)
 
 
 def _free_processors(context: Any) -> None:

@@ -15,6 +15,7 @@ from dpngram.pipelines.launch.failures import failure_line, failure_message
 from dpngram.pipelines.launch.flags import OneLineParser, print_error
 from dpngram.pipelines.launch.startup import allow_long_chains, keep_memory, quiet_logging, stop_status
 from dpngram.transforms.bind_release import unrecorded_key
+from dpngram.transforms.messages import Message
 from dpngram.transforms.randomness.noise_key import NoiseKeyError
 
 __all__ = ["Job", "resume_command", "run_job"]
@@ -69,7 +70,8 @@ def run_job(
         if flags.verbose:
             raise
         line = failure_line(error, job.pipeline, flags.noise_key)
-        if failure_message(error) is None:  # those of ours say what to do, and most would come again
+        # Those of ours say what to do, and most would come again.
+        if failure_message(error) in (None, Message.SCRATCH_FULL):
             line += _offer(job, flags.resume_command)
         return print_error(parser.prog, line, status=1)
 

@@ -5,7 +5,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -20,8 +20,8 @@ _POLL = 15.0  # seconds between two looks at a remote runner's metrics
 
 
 class _Progress:
-    def __init__(self, levels: int, size: int) -> None:
-        self._levels, self._size = levels, size
+    def __init__(self, levels: int, size: int, disk: Callable[[], int]) -> None:
+        self._levels, self._size, self._disk = levels, size, disk
         self._start = time.monotonic()
         self._level, self._read_seconds = 0, 0.0
 
@@ -45,7 +45,9 @@ class _Progress:
         stage = f"level {self._level} of {self._levels}"
         if not 0 < self._level <= self._levels:
             stage = "writing" if self._level else "reading"
-        return f"{elapsed:7.1f} s  {stage:<16} {rate if self._level else ''}".rstrip()
+        disk = self._disk()
+        used = f"{disk / 1e6:,.0f} MB on disk" if disk else ""
+        return f"{elapsed:7.1f} s  {stage:<16} {rate if self._level else '':<20} {used}".rstrip()
 
 
 @contextlib.contextmanager
@@ -64,7 +66,7 @@ def show_progress(pipeline: beam.Pipeline, levels: int, size: int, *, quiet: boo
     if quiet or not isinstance(runner, FnApiRunner):
         yield
         return
-    progress = _Progress(levels, size)
+    progress = _Progress(levels, size, lambda: 0 if runner.scratch is None else runner.scratch.used)
     live = sys.stderr.isatty()
 
     def watch(names: str) -> None:

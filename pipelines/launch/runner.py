@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -13,6 +13,7 @@ from apache_beam.transforms.environments import Environment, SubprocessSDKEnviro
 from dpngram.accounting import ParameterError
 from dpngram.pipelines.launch.beam_internals import FnApiRunner, remember_views
 from dpngram.pipelines.launch.startup import MALLOC_SETTINGS
+from dpngram.transforms.blocks.scratch import Scratch
 
 __all__ = ["make_pipeline", "runs_here"]
 
@@ -23,7 +24,12 @@ _HOW_MANY = ("--direct_running_mode", "--direct_num_workers")
 
 
 def make_pipeline(
-    options: PipelineOptions, input_bytes: int, *, given: Sequence[str] = (), verbose: bool = False
+    options: PipelineOptions,
+    input_bytes: int,
+    *,
+    given: Sequence[str] = (),
+    verbose: bool = False,
+    make_scratch: Callable[[], Scratch] | None = None,
 ) -> beam.Pipeline:
     """A pipeline on the runner asked for. Local runs use FnApiRunner, with a thread per core for large input.
 
@@ -36,13 +42,16 @@ def make_pipeline(
         input_bytes: the likely size of the text.
         given: the words of the command line that are Beam's. Where they say how many workers to use, it stays so.
         verbose: whether worker processes may write to the screen.
+        make_scratch: where large blocks go in a local run with threads; None: everything stays in memory.
     """
     runner = options.view_as(StandardOptions).runner
     if runner == "DaskRunner":
         raise ParameterError("runner must not be DaskRunner: it drops all outputs but one without an error.")
     if runner in _LOCAL:
         environment = _local_environment(options, input_bytes, given, verbose)
-        pipeline = beam.Pipeline(runner=FnApiRunner(default_environment=environment), options=options)
+        local = FnApiRunner(default_environment=environment)
+        local.make_scratch = make_scratch if environment is None else None
+        pipeline = beam.Pipeline(runner=local, options=options)
     else:
         try:
             pipeline = beam.Pipeline(options=options)

@@ -78,7 +78,9 @@ def test_metadata_is_made_from_the_flags():
 
 def test_every_flag_is_a_parameter():
     actions = {action.dest: action for action in make_parser()._actions}
-    assert set(actions) - set(PARAMETERS) == {"budget", "help", "ledger", "operator_notes", "quiet", "verbose"}
+    assert set(actions) - set(PARAMETERS) == {
+        *("budget", "help", "ledger", "memory", "operator_notes", "quiet", "scratch", "verbose")
+    }
     assert set(PARAMETERS) <= set(actions)
     for name, parameter in PARAMETERS.items():
         assert f"--{name}" in actions[name].option_strings

@@ -16,6 +16,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
+from dpngram.transforms.blocks.scratch import REFERENCE, current_scratch, find_scratch
 from dpngram.transforms.messages import Message
 
 __all__ = [
@@ -179,25 +180,42 @@ def _unpack(packed: Any, dtype: np.dtype[Any], count: int) -> Array:
 
 
 class BlockCoder(beam.coders.Coder):
-    """Encodes any registered block; deterministic, since equal columns give equal bytes."""
+    """Encodes any registered block.
+
+    In a run with a scratch, large blocks go to disk and are encoded as references (`scratch.py`). The runner of such a
+    run translates its graph while the scratch is the current one, so the coders of that graph, and of no other, have
+    its name. A process in which that scratch is not open encodes whole blocks.
+
+    Deterministic, since equal columns give equal bytes; not so with references. No block is a key of ours, and Beam
+    refuses to group by a key whose coder is not deterministic.
+    """
+
+    def __init__(self) -> None:
+        self._scratch = current_scratch()
 
     def encode(self, value: Block) -> bytes:
-        return value.to_bytes()
+        scratch = find_scratch(self._scratch)
+        return value.to_bytes() if scratch is None else scratch.store(value.to_bytes())
 
     def decode(self, encoded: bytes) -> Block:
+        if encoded.startswith(REFERENCE):
+            scratch = find_scratch(self._scratch)
+            if scratch is None or encoded[len(REFERENCE) :][: len(self._scratch)] != self._scratch:
+                raise ValueError(Message.SCRATCH_CLOSED.format())
+            encoded = scratch.load(encoded)
         return Block.from_bytes(encoded)
 
     def is_deterministic(self) -> bool:
-        return True
+        return not self._scratch
 
     def estimate_size(self, value: Block) -> int:
         return value.nbytes
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other)
+        return isinstance(other, BlockCoder) and self._scratch == other._scratch
 
     def __hash__(self) -> int:
-        return hash(type(self))
+        return hash((BlockCoder, self._scratch))
 
 
 _BlockType = TypeVar("_BlockType", bound=type[Block])

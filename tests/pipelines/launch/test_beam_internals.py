@@ -6,14 +6,18 @@ import re
 from pathlib import Path
 
 import apache_beam as beam
+import numpy as np
 import pytest
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, TypeOptions
 from apache_beam.runners.portability import fn_api_runner
 from apache_beam.runners.worker import sdk_worker
 
+from dpngram.pipelines.launch import beam_internals
 from dpngram.pipelines.launch.beam_flags import beam_options
 from dpngram.pipelines.launch.beam_internals import FnApiRunner, remember_views
 from dpngram.pipelines.launch.runner import make_pipeline
+from dpngram.transforms.blocks.cells import CellBlock
+from dpngram.transforms.blocks.scratch import Scratch, find_scratch
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -108,3 +112,100 @@ def test_what_a_stage_needed_is_freed(monkeypatch):
         left[kind] = sum(len(kept) for cache in caches for kept in cache.cached_bundle_processors.values())
     assert left[fn_api_runner.FnApiRunner] > 0
     assert left[FnApiRunner] == 0
+
+
+def block(number):
+    """Several kilobytes."""
+    return CellBlock(keys=np.arange(number, number + 2000, dtype=np.uint64), weight=np.ones(2000, np.int64))
+
+
+def write_sums(keyed, path, side):
+    path.write_text(f"{sum(int(one.keys[0]) for one in keyed[1])} {side.keys[0]}")
+
+
+def sum_of(keyed):
+    return block(sum(int(one.keys[0]) for one in keyed[1]))
+
+
+def run_with_scratch(directory, look, *, workers=1):
+    """A graph of several stages with a side input; what its last step computes from all blocks."""
+    path = directory.with_suffix(".out")
+    runner = FnApiRunner()
+    runner.make_scratch = lambda: Scratch(str(directory))
+    runner.watch = lambda _names: look(runner.scratch)
+    options = PipelineOptions([f"--direct_num_workers={workers}"])
+    pair = tuple[int, CellBlock]
+    with beam.Pipeline(runner=runner, options=options) as pipeline:
+        once = pipeline | "One" >> beam.Create([7]) | "Side" >> beam.Map(block).with_output_types(CellBlock)
+        _ = (
+            pipeline
+            | "Forty" >> beam.Create(range(40))
+            | "Make" >> beam.Map(lambda number: (number % 3, block(number))).with_output_types(pair)
+            | "Group" >> beam.GroupByKey()
+            | "Sum" >> beam.Map(lambda keyed: (0, sum_of(keyed))).with_output_types(pair)
+            | "GroupAgain" >> beam.GroupByKey()
+            | "Write" >> beam.Map(write_sums, path, beam.pvalue.AsSingleton(once))
+        )
+    assert runner.scratch is None
+    return path.read_text()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_blocks_go_to_the_scratch_of_a_run(tmp_path, workers):
+    used, scratches = [], []
+
+    def look(scratch):
+        used.append((scratch.used, scratch.written))
+        scratches.append(scratch)
+
+    assert run_with_scratch(tmp_path, look, workers=workers) == "780 7"
+    size = len(block(0).to_bytes()) + 16
+    assert used[-1][1] >= 44 * size  # 40 from the first stage, the side input, three sums
+    assert max(now for now, _ in used) <= 42 * size
+    assert used[-1][0] <= 4 * size  # what was read is deleted before the run ends
+    assert scratches[-1].used == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_run_leaves_nothing(tmp_path):
+    scratches = []
+
+    def look(scratch):
+        scratches.append(scratch)
+        if scratch.used:
+            raise RuntimeError("stop here")
+
+    with pytest.raises(RuntimeError, match="stop here"):
+        run_with_scratch(tmp_path, look)
+    assert scratches[-1].written > 0
+    assert scratches[-1].used == 0
+    assert find_scratch(scratches[-1].name) is None
+
+
+@pytest.mark.parametrize("name", ["_readers", "_is_done"])
+def test_other_insides_delete_nothing_early(tmp_path, monkeypatch, name):
+    """As a version of Beam that cannot tell who reads what: of any stage, or of one in the middle."""
+    calls, real = [], getattr(beam_internals, name)
+
+    def lost(*rest):
+        calls.append(rest)
+        return {}["nothing"] if len(calls) == 3 else real(*rest)
+
+    monkeypatch.setattr(beam_internals, name, lost)
+    used = []
+    assert run_with_scratch(tmp_path, lambda scratch: used.append(scratch.used)) == "780 7"
+    assert len(calls) >= 3
+    assert used == sorted(used)
+
+
+def test_no_block_is_a_key_where_blocks_are_references(tmp_path):
+    """Equal blocks have different references; Beam refuses to group by what is not deterministic."""
+    runner = FnApiRunner()
+    runner.make_scratch = lambda: Scratch(str(tmp_path))
+    pipeline = beam.Pipeline(runner=runner)
+    keyed = (
+        pipeline | beam.Create([1]) | beam.Map(lambda one: (block(one), one)).with_output_types(tuple[CellBlock, int])
+    )
+    _ = keyed | beam.GroupByKey()
+    with pytest.raises(ValueError, match="deterministic"):
+        pipeline.run()

@@ -94,6 +94,8 @@ def test_a_run_that_failed_or_was_stopped_offers_to_go_on(parser, capsys):
     assert "secret" not in said
     refused = Message.OTHER_CHECKPOINTS.format()
     assert end(ValueError(refused), lambda: True) == (1, f"program: error: {refused}\n")
+    full = Message.SCRATCH_FULL.format()
+    assert end(OSError(full), lambda: True) == (1, f"program: error: {full}{offer}")
     for cannot in (None, lambda: False, raising(OSError("secret"))):
         assert end(KeyboardInterrupt(), cannot) == (130, "program: error: stopped.\n")
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pickle
 
 import apache_beam as beam
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 from helpers.blocks import candidates
 
 from dpngram.transforms.blocks.candidates import CandidateBlock
-from dpngram.transforms.blocks.columns import Block, binary_array, split_binary
+from dpngram.transforms.blocks.columns import Block, BlockCoder, binary_array, split_binary
 from dpngram.transforms.blocks.levels import Level
+from dpngram.transforms.blocks.scratch import Scratch
 
 
 def block(size):
@@ -107,3 +109,32 @@ def test_columns_without_content_cost_nothing():
     spent = dataclasses.replace(users, budget=np.zeros(3, np.uint64))
     assert b"budget" not in users.to_bytes()
     assert Block.from_bytes(spent.to_bytes()).budget.tolist() == [0, 0, 0]
+
+
+def test_the_coder_refers_to_a_scratch(tmp_path):
+    """A coder of a run with a scratch, and coders of other graphs and of other processes."""
+    ours, before = block(5000), BlockCoder()
+    with Scratch(str(tmp_path)).in_use() as scratch:
+        coder = BlockCoder()
+        encoded = coder.encode(ours)
+        assert len(encoded) == 40
+        assert coder.decode(encoded).to_bytes() == before.encode(ours) == ours.to_bytes()
+        assert before.decode(before.encode(ours)).to_bytes() == ours.to_bytes()
+        with pytest.raises(ValueError, match="another run or process"):
+            before.decode(encoded)  # nothing of this run gets into another
+        with Scratch(str(tmp_path)).in_use():
+            other = BlockCoder()
+            with pytest.raises(ValueError, match="another run or process"):
+                other.decode(encoded)
+        copy = pickle.loads(pickle.dumps(coder))  # noqa: S301
+        assert copy.decode(copy.encode(ours)).to_bytes() == ours.to_bytes()
+        assert copy == coder == BlockCoder()
+        assert hash(copy) == hash(coder)
+        assert len({coder, copy, before, other}) == 3
+        assert before.is_deterministic()
+        assert not coder.is_deterministic()
+        assert coder.encode(ours) != encoded  # which is why
+        assert scratch.used
+    assert copy.encode(ours) == ours.to_bytes()  # where its scratch is not open
+    with pytest.raises(ValueError, match="another run or process"):
+        copy.decode(encoded)

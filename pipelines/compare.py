@@ -70,7 +70,7 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     pipeline = make_pipeline(options, size, given=flags.beam_flags, verbose=flags.verbose, make_scratch=make_scratch)
     systems = CompareSystems(
         [run for _, _, run in comparison.runs()],
-        **extraction_arguments(flags, size),
+        **extraction_arguments(flags, size, local=here),
         user_per_document=not input_format.reader.has_users,
         max_user_tokens=flags.max_user_tokens,
         anonymity=anonymity,

@@ -111,7 +111,7 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     def make_transform(size: int) -> ExtractLevels:
         return ExtractLevels(
             plan,
-            **extraction_arguments(flags, size),
+            **extraction_arguments(flags, size, local=here),
             user_per_document=not input_format.reader.has_users,
             max_bad_fraction=most_bad,
             checkpoints=places.checkpoints if places.keeps else None,

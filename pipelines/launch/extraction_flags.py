@@ -79,8 +79,14 @@ def screen_flags(*, progress: bool) -> list[Flag]:
     return [*quiet, Flag("verbose", "show Beam's messages and tracebacks, which may quote the data", Kind.SWITCH)]
 
 
-def extraction_arguments(flags: argparse.Namespace, input_bytes: int = 0) -> dict[str, Any]:
-    """The arguments of `ExtractLevels` and `CompareSystems` that these flags give."""
+def extraction_arguments(flags: argparse.Namespace, input_bytes: int = 0, *, local: bool = False) -> dict[str, Any]:
+    """The arguments of `ExtractLevels` and `CompareSystems` that these flags give.
+
+    Args:
+        flags: of `extraction_flags`.
+        input_bytes: the likely size of the text.
+        local: whether the run takes place in this process.
+    """
     names = ("tokenizer", "sentences", "pruning", "noise_key", "key_records", "release")
     arguments = {name: getattr(flags, name) for name in names if name in flags}
-    return {**arguments, "shards": default_shards(input_bytes) if flags.shards is None else flags.shards}
+    return {**arguments, "shards": default_shards(input_bytes, local=local) if flags.shards is None else flags.shards}

@@ -13,10 +13,20 @@ _SHARDS_RANGE = (16, 4096)
 # then their number.
 _MOST_BYTES_PER_SHARD = 64 << 20
 _MOST_SHARDS = 1 << 16
+# A local run keeps a reference to each piece that a reader sends to a shard: up to 300 bytes of memory. With so many
+# shards, 100 GB of text take 8 GB for references, and 1 GB for each block. More shards would take more.
+_MOST_LOCAL_SHARDS = 1024
 
 
-def default_shards(input_bytes: int) -> int:
-    """The number of blocks that the users of an input of this size are divided into, unless --shards says so."""
+def default_shards(input_bytes: int, *, local: bool = False) -> int:
+    """The number of blocks that the users of an input of this size are divided into, unless --shards says so.
+
+    Args:
+        input_bytes: the likely size of the text.
+        local: whether one process does all of the work.
+    """
     least, most = _SHARDS_RANGE
+    if local:
+        return max(least, min(input_bytes // _BYTES_PER_SHARD, _MOST_LOCAL_SHARDS))
     fine = max(least, min(input_bytes // _BYTES_PER_SHARD, most))
     return min(max(fine, -(-input_bytes // _MOST_BYTES_PER_SHARD)), _MOST_SHARDS)

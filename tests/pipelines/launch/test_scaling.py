@@ -76,3 +76,11 @@ def test_a_billion_users_fit():
         assert users * 50 / shards < 2**31 / 100
         assert model.block_memory < memory
     assert 4e9 < estimate(Workload(users=10**9)).worker_memory(50e6) < 4.5e9
+
+
+@pytest.mark.parametrize(
+    ("size", "shards"), [(0, 16), (1 << 30, 256), (3 << 30, 768), (16 << 30, 1024), (1 << 50, 1024)]
+)
+def test_shards_of_a_local_run(size, shards):
+    """Fewer: what travels between readers and shards is in memory, if only as references."""
+    assert default_shards(size, local=True) == shards

@@ -268,4 +268,40 @@ PROGRAMS = (
         ),
         tests=("tests/pipelines/research/test_results.py::test_the_sum_of_all_budgets_is_told",),
     ),
+    Mutant(
+        name="scratch_in_the_clear",
+        why="Text of the data is written to the disk as it is, where it stays readable after the file is deleted.",
+        edits=(
+            Edit(
+                "transforms/blocks/scratch.py",
+                "            _write(file.number, sealed, offset)\n",
+                "            _write(file.number, bytes(view[start : start + _PIECE]) + sealed[-_TAG:], offset)\n",
+            ),
+        ),
+        tests=("tests/transforms/blocks/test_scratch.py::test_nothing_can_be_read_or_found",),
+    ),
+    Mutant(
+        name="scratch_nonces_used_again",
+        why="A new file has the key and the nonces of a deleted one: the XOR of both is that of their texts.",
+        edits=(
+            Edit(
+                "transforms/blocks/scratch.py",
+                "            if segment == self._segment:\n",
+                "            if segment < 0:\n",
+            ),
+        ),
+        tests=("tests/transforms/blocks/test_scratch.py::test_no_nonce_is_used_twice",),
+    ),
+    Mutant(
+        name="scratch_of_another_run",
+        why="extract_frame, and every graph of a host, would write blocks to the disk of a run beside it.",
+        edits=(
+            Edit(
+                "transforms/blocks/scratch.py",
+                "    return _CURRENT.get()\n",
+                '    return next(iter(_OPEN), b"")\n',
+            ),
+        ),
+        tests=("tests/transforms/blocks/test_scratch.py::test_it_is_there_for_one_run",),
+    ),
 )

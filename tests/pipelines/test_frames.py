@@ -1,5 +1,6 @@
 """`dpngram.extract_frame`: a frame in, a frame out."""
 
+import concurrent.futures
 import json
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from helpers.runs import BUDGET, GOOD, extract, files, write
 
 import dpngram
 from dpngram.pipelines import frames
+from dpngram.pipelines.launch import local_memory
+from dpngram.transforms.blocks import scratch
 
 PLAN = {"epsilon": 20, "delta": 0.1, "max_n": 3, "max_contributions": 12, "eta": 0.1}
 FRAME = pd.DataFrame(GOOD).rename(columns={"user": "author", "text": "body"}).assign(score=1.5, when=pd.Timestamp(0))
@@ -45,6 +48,16 @@ def test_the_same_release_as_from_a_file(key, tmp_path):
     assert isinstance(table, pa.Table)
     assert rows(table.to_pydict()) == expected
     assert BUDGET[1] == "20"  # the plan of the file
+
+
+def test_nothing_goes_to_disk(tmp_path, monkeypatch):
+    """Also while another run of this process keeps its blocks there, and however little memory there is."""
+    monkeypatch.setattr(scratch, "LEAST", 0)
+    monkeypatch.setattr(local_memory, "machine_memory", lambda: 1)
+    with scratch.Scratch(str(tmp_path)).in_use() as opened, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        found = pool.submit(dpngram.extract_frame, FRAME, **NAMES, **PLAN, policy="paper").result()
+        assert opened.written == 0
+    assert len(found) > 10
 
 
 def test_many_batches(monkeypatch, key):

@@ -196,7 +196,8 @@ def test_progress_tells_what_is_on_disk(tmp_path, monkeypatch, capsys):
 # Runs that end badly, in one process each, all forked from one that has imported everything. Each is stopped where
 # the posts of a user meet: the text is on disk by then.
 DRIVER = """
-import json, os, resource, signal, sys
+import json, os, resource, signal, sys, warnings
+warnings.simplefilter("ignore")  # Google's packages warn of their own versions when they are imported
 from dpngram.pipelines import cli, extract
 from dpngram.transforms import group_users
 from dpngram.transforms.blocks import scratch

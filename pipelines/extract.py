@@ -17,7 +17,7 @@ from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.io.input_formats import FileReader, InputFormat
 from dpngram.pipelines.io.output_directory import CleanUp, Places, beside, can_resume, clean_up, prepare_output
 from dpngram.pipelines.io.reading import BAD_RECORDS
-from dpngram.pipelines.io.release_files import Origin, read_manifest, read_rows
+from dpngram.pipelines.io.release_files import Origin, iterate_rows, read_manifest
 from dpngram.pipelines.io.writing import WriteRelease
 from dpngram.pipelines.launch.dataflow import check_dataflow, is_dataflow, is_dry_run, job_line, waits
 from dpngram.pipelines.launch.extraction_flags import (
@@ -163,7 +163,7 @@ def _check_denied(directory: str, deny: DenyList) -> None:
     """Raises ParameterError if a finished release was made with another --deny."""
     manifest = read_manifest(directory)
     said = manifest.get("origin", {}).get("denied")
-    grams = [tokens for rows in read_rows(directory, manifest).values() for tokens, _ in rows]
+    grams = (tokens for rows in iterate_rows(directory, manifest).values() for tokens, _ in rows)
     if said != (deny.in_words() if deny.phrases else None) or deny.holds(grams):
         raise ParameterError(
             f"resume must have the --deny of the release that is in {directory!r}; --overwrite makes it again, and "

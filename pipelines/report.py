@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from apache_beam.io.filesystems import FileSystems
 
-from dpngram.pipelines.io.release_files import REPORT, read_manifest, read_rows
+from dpngram.pipelines.io.release_files import REPORT, iterate_rows, read_manifest
 from dpngram.pipelines.launch.flags import OneLineParser, print_error
 from dpngram.pipelines.pages.release_page import render_report
 from dpngram.transforms.whole_files import write_whole
@@ -28,5 +28,5 @@ def write_report(directory: str) -> str:
     """Reads a finished release and writes its page beside it."""
     manifest = read_manifest(directory)
     path = str(FileSystems.join(directory, REPORT))
-    write_whole(path, render_report(manifest, read_rows(directory, manifest)).encode())
+    write_whole(path, render_report(manifest, iterate_rows(directory, manifest)).encode())
     return path

@@ -6,10 +6,10 @@ Nothing here uses a private attribute of Beam.
 from typing import Any, TypeVar
 
 import apache_beam as beam
-from apache_beam.pvalue import AsSingleton
+from apache_beam.pvalue import AsIter, AsSingleton
 from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 
-__all__ = ["applied_label", "as_side", "check_main_input", "with_element_type"]
+__all__ = ["applied_label", "as_iter", "as_side", "check_main_input", "with_element_type"]
 
 _NO_DEFAULT: Any = object()
 _Element = TypeVar("_Element")
@@ -27,6 +27,23 @@ def as_side(collection: beam.PCollection[Any], label: str, default: Any = _NO_DE
     """
     copy = collection | label >> beam.Map(_same).with_output_types(collection.element_type)
     return AsSingleton(copy) if default is _NO_DEFAULT else AsSingleton(copy, default_value=default)
+
+
+def as_iter(
+    collection: beam.PCollection[_Element], start: beam.PCollection[Any], nothing: _Element, label: str
+) -> AsIter:
+    """All elements of a window as a side input, which is never empty where `start` has an element.
+
+    Works around Flink's runner (seen in Beam 2.62 and 2.70): a side input that is empty in a window becomes ready only
+    when the whole stream ends, so the window would not be released before. `nothing`, once for each element of `start`,
+    is among the elements; readers leave it out. Nothing else reads the collection, see `as_side`.
+    """
+    marker = start | f"{label}Marker" >> beam.Map(_instead, nothing).with_output_types(type(nothing))
+    return AsIter((collection, marker) | label >> beam.Flatten())
+
+
+def _instead(_element: Any, nothing: _Element) -> _Element:
+    return nothing
 
 
 def _same(element: _Element) -> _Element:

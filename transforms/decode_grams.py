@@ -45,6 +45,7 @@ def decode_grams(level: Level, previous: GramTable = EMPTY_TABLE, pruning: str =
         n=level.n,
         tokens=last if first else np.concatenate([previous.tokens[level.parent], last], axis=1),
         weight=level.weight * level.grid,
+        total=len(level),
         next_valid=level.valid(pruning),
         rho=level.rho,
         token_offsets=level.token_offsets if first else previous.token_offsets,

@@ -85,6 +85,7 @@ class Message(enum.Enum):
     USERS_NOT_HANDED_ON = "a policy that changes its users must say so: changes_users is False."
     ZERO_CELLS_DIFFER = "workers drew different zero cells; run on machines of one kind."
     PARTS_DIFFER = "workers went on from different rounds before; run on machines of one kind."
+    PIECES_MISSING = "pieces of a level are missing, or are of different levels: the runner lost some of them."
     OTHER_BLOCK_FORMAT = (
         "not a dpngram block, or one of another format version; all workers need the same version of dpngram."
     )

@@ -3,26 +3,33 @@
 import contextlib
 import os
 import secrets
+from collections.abc import Iterator
 from typing import IO, Any
 
 from apache_beam.io.filesystems import FileSystems
 
-__all__ = ["make_private_directory", "read_whole", "write_whole"]
+__all__ = ["make_private_directory", "open_whole", "read_whole", "write_whole"]
 
 
 def write_whole(path: str, data: bytes, *, private: bool = False) -> None:
-    """Writes under another name first: the final name appears only with all of its bytes.
+    """Writes all of a file at once, see `open_whole`."""
+    with open_whole(path, private=private) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def open_whole(path: str, *, private: bool = False) -> Iterator[IO[Any]]:
+    """A file to write to, under another name first: the final name appears only with all of its bytes.
 
     Args:
         path: on any filesystem that Beam knows.
-        data: all of the file.
         private: on a local filesystem only the owner can read the file (mode 0600), from its first byte on, and a
             directory that is made for it (0700). Object stores have no modes: who can read the bucket can read it.
     """
     temporary = f"{path}.{secrets.token_hex(8)}.tmp"
     try:
         with _create(temporary, private=private) as file:
-            file.write(data)
+            yield file
         FileSystems.rename([temporary], [path])
     except Exception:
         with contextlib.suppress(Exception):  # it may not be there; the first error is the one to tell

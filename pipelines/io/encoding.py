@@ -1,11 +1,16 @@
-"""One level of a release as the bytes of a file, and back. Every format has the same columns in the same order."""
+"""One level of a release as a file, and back. Every format has the same columns in the same order.
+
+A level is written table by table and read row by row, so that neither needs the memory of a whole level. The bytes do
+not depend on where one table ends and the next begins.
+"""
 
 import csv
 import dataclasses
 import io
+import itertools
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Any
 
 import fastavro
 import numpy as np
@@ -15,8 +20,13 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from dpngram.transforms import GramTable
+from dpngram.transforms.blocks.columns import binary_array, split_binary
 
-__all__ = ["OUTPUT_FORMATS", "Encoding", "arrow_columns", "json_lines", "output_format_help"]
+__all__ = ["OUTPUT_FORMATS", "Encoding", "Row", "arrow_columns", "json_lines", "output_format_help"]
+
+Row = tuple[list[str], float]  # tokens, weight
+
+_FEW = 1 << 14  # rows that are Python objects at a time
 
 # Escapes for tokens in a vocabulary file, where a blank joins tokens and a line end ends the gram.
 _ESCAPES = {"\\": "\\\\", " ": "\\s", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -29,14 +39,24 @@ class Encoding:
     Args:
         help: a few words that say what the format is.
         suffix: of the file's name, without the dot.
-        encode: a level -> the bytes of its file.
-        decode: (bytes, length of the n-grams) -> (tokens, weight) of each row; nothing if there are no weights.
+        write: writes the tables of a level into a file, at least one of them, in the order of their rows.
+        read: (file, length of the n-grams) -> its rows; nothing if there are no weights.
     """
 
     help: str
     suffix: str
-    encode: Callable[[GramTable], bytes]
-    decode: Callable[[bytes, int], list[tuple[list[str], float]]]
+    write: Callable[[Iterator[GramTable], IO[bytes]], None]
+    read: Callable[[IO[bytes], int], Iterator[Row]]
+
+    def encode(self, *tables: GramTable) -> bytes:
+        """The file as bytes."""
+        file = io.BytesIO()
+        self.write(iter(tables), file)
+        return file.getvalue()
+
+    def decode(self, data: bytes, n: int) -> list[Row]:
+        """The rows of a file of n-grams."""
+        return list(self.read(io.BytesIO(data), n))
 
 
 def json_lines(table: GramTable) -> bytes:
@@ -55,6 +75,11 @@ def json_lines(table: GramTable) -> bytes:
     return bytes(lines.buffers()[2])
 
 
+def _write_json(tables: Iterator[GramTable], file: IO[bytes]) -> None:
+    for table in tables:
+        file.write(json_lines(table))
+
+
 def _joined(table: GramTable, words: pa.Array, separator: str) -> pa.Array:
     columns = [words.take(pa.array(column)) for column in table.tokens.T]
     if len(columns) == 1:
@@ -62,23 +87,29 @@ def _joined(table: GramTable, words: pa.Array, separator: str) -> pa.Array:
     return pc.binary_join_element_wise(*columns, pa.scalar(separator, pa.large_string()))
 
 
-def _decode_json(data: bytes, _n: int) -> list[tuple[list[str], float]]:
-    return [(row["tokens"], row["weight"]) for row in map(json.loads, filter(None, data.decode().split("\n")))]
+def _read_json(file: IO[bytes], _n: int) -> Iterator[Row]:
+    for line in file:
+        if line.strip(b"\n"):
+            row = json.loads(line)
+            yield row["tokens"], row["weight"]
 
 
-def _csv(table: GramTable) -> bytes:
+def _write_csv(tables: Iterator[GramTable], file: IO[bytes]) -> None:
     """A column for each token, then the weight. So no separator can be mistaken for a part of a token."""
-    words = table.vocabulary
-    n = table.tokens.shape[1]
-    columns = {f"token_{place + 1}": words.take(pa.array(table.tokens[:, place])) for place in range(n)}
-    sink = pa.BufferOutputStream()
-    pyarrow.csv.write_csv(pa.table({**columns, "weight": table.weight}), sink)
-    return bytes(sink.getvalue())
+    for number, table in enumerate(tables):
+        words = table.vocabulary
+        n = table.tokens.shape[1]
+        columns = {f"token_{place + 1}": words.take(pa.array(table.tokens[:, place])) for place in range(n)}
+        sink = pa.BufferOutputStream()
+        options = pyarrow.csv.WriteOptions(include_header=number == 0)
+        pyarrow.csv.write_csv(pa.table({**columns, "weight": table.weight}), sink, options)
+        file.write(sink.getvalue())
 
 
-def _decode_csv(data: bytes, n: int) -> list[tuple[list[str], float]]:
-    rows = list(csv.reader(io.StringIO(data.decode(), newline="")))[1:]
-    return [(row[:n], float(row[n])) for row in rows]
+def _read_csv(file: IO[bytes], n: int) -> Iterator[Row]:
+    rows = csv.reader(line.decode() for line in file)
+    for row in itertools.islice(rows, 1, None):
+        yield row[:n], float(row[n])
 
 
 def arrow_columns(table: GramTable) -> pa.Table:
@@ -95,15 +126,24 @@ def arrow_columns(table: GramTable) -> pa.Table:
     )
 
 
-def _parquet(table: GramTable) -> bytes:
-    sink = pa.BufferOutputStream()
-    pyarrow.parquet.write_table(arrow_columns(table), sink, compression="snappy")
-    return bytes(sink.getvalue())
+_GROUP = 1 << 20  # rows of a row group of Parquet
 
 
-def _decode_parquet(data: bytes, _n: int) -> list[tuple[list[str], float]]:
-    rows = pyarrow.parquet.read_table(pa.BufferReader(data))
-    return list(zip(rows["tokens"].to_pylist(), rows["weight"].to_pylist(), strict=True))
+def _write_parquet(tables: Iterator[GramTable], file: IO[bytes]) -> None:
+    columns = map(arrow_columns, tables)
+    rest = next(columns)
+    with pyarrow.parquet.ParquetWriter(file, rest.schema, compression="snappy") as writer:
+        for more in columns:
+            rest = pa.concat_tables([rest, more])
+            while len(rest) > _GROUP:
+                writer.write_table(rest.slice(0, _GROUP).combine_chunks(), _GROUP)
+                rest = rest.slice(_GROUP)
+        writer.write_table(rest.combine_chunks(), _GROUP)
+
+
+def _read_parquet(file: IO[bytes], _n: int) -> Iterator[Row]:
+    for rows in pyarrow.parquet.ParquetFile(file).iter_batches(_FEW, columns=["tokens", "weight"]):
+        yield from zip(rows.column("tokens").to_pylist(), rows.column("weight").to_pylist(), strict=True)
 
 
 _AVRO_SCHEMA = fastavro.parse_schema(
@@ -119,39 +159,67 @@ _AVRO_SCHEMA = fastavro.parse_schema(
 )
 
 
-def _avro(table: GramTable) -> bytes:
-    sink = io.BytesIO()
+def _write_avro(tables: Iterator[GramTable], file: IO[bytes]) -> None:
     marker = b"dpngram release."  # fixed, so that the same release has the same bytes
-    fastavro.writer(sink, _AVRO_SCHEMA, arrow_columns(table).to_pylist(), codec="deflate", sync_marker=marker)
-    return sink.getvalue()
+    batches = (batch for table in tables for batch in arrow_columns(table).to_batches(max_chunksize=_FEW))
+    rows = (row for batch in batches for row in batch.to_pylist())
+    fastavro.writer(file, _AVRO_SCHEMA, rows, codec="deflate", sync_marker=marker)
 
 
-def _decode_avro(data: bytes, _n: int) -> list[tuple[list[str], float]]:
-    records: Any = fastavro.reader(io.BytesIO(data))
-    return [(record["tokens"], record["weight"]) for record in records]
+def _read_avro(file: IO[bytes], _n: int) -> Iterator[Row]:
+    records: Any = fastavro.reader(file)
+    for record in records:
+        yield record["tokens"], record["weight"]
 
 
-def _vocab(table: GramTable) -> bytes:
-    """One n-gram on each line, the heaviest first. Blanks join its tokens; white space inside a token is escaped."""
-    if not len(table):
-        return b""
+def _write_vocab(tables: Iterator[GramTable], file: IO[bytes]) -> None:
+    """One n-gram on each line, the heaviest first. Blanks join its tokens; white space inside a token is escaped.
+
+    The order needs all of the level: its tokens as numbers, and its weights.
+    """
+    table = _join_tables(tables)
     words = [word.translate(str.maketrans(_ESCAPES)) for word in table.vocabulary.to_pylist()]
-    grams = _joined(table, pa.array(words, pa.large_string()), " ")
+    escaped = pa.array(words, pa.large_string())
     order = np.argsort(-table.weight, kind="stable")
-    return ("\n".join(grams.take(pa.array(order)).to_pylist()) + "\n").encode()
+    for start in range(0, len(order), _FEW):
+        grams = _joined(_take(table, order[start : start + _FEW]), escaped, " ")
+        file.write(("\n".join(grams.to_pylist()) + "\n").encode())
 
 
-def _no_rows(_data: bytes, _n: int) -> list[tuple[list[str], float]]:
-    return []
+def _take(table: GramTable, rows: np.ndarray[Any, Any]) -> GramTable:
+    return dataclasses.replace(table, tokens=table.tokens[rows], weight=table.weight[rows])
+
+
+def _join_tables(tables: Iterable[GramTable]) -> GramTable:
+    """One table of all, with one vocabulary."""
+    every = list(tables)
+    if len(every) == 1:
+        return every[0]
+    words = pa.chunked_array([binary_array(table.token_offsets, table.token_bytes) for table in every])
+    named = words.combine_chunks().dictionary_encode()
+    offsets, data = split_binary(named.dictionary)
+    starts = np.cumsum([0, *(len(table.token_offsets) - 1 for table in every)])
+    rows = named.indices.to_numpy(zero_copy_only=False).astype(np.int32)
+    tokens = np.empty((sum(map(len, every)), every[0].tokens.shape[1]), np.int32)
+    done = 0
+    for table, start in zip(every, starts, strict=False):
+        tokens[done : done + len(table)] = rows[start + table.tokens]
+        done += len(table)
+    weight = np.concatenate([table.weight for table in every])
+    return dataclasses.replace(every[0], tokens=tokens, weight=weight, token_offsets=offsets, token_bytes=data)
+
+
+def _no_rows(_file: IO[bytes], _n: int) -> Iterator[Row]:
+    return iter(())
 
 
 # The one list of output formats: files' names, flags, help and templates are made from it.
 OUTPUT_FORMATS = {
-    "jsonl": Encoding(help="a JSON object on each line", suffix="jsonl", encode=json_lines, decode=_decode_json),
-    "csv": Encoding(help="a column for each token", suffix="csv", encode=_csv, decode=_decode_csv),
-    "parquet": Encoding(help="Apache Parquet", suffix="parquet", encode=_parquet, decode=_decode_parquet),
-    "avro": Encoding(help="Apache Avro", suffix="avro", encode=_avro, decode=_decode_avro),
-    "vocab": Encoding(help="text, the heaviest first, no weights", suffix="txt", encode=_vocab, decode=_no_rows),
+    "jsonl": Encoding(help="a JSON object on each line", suffix="jsonl", write=_write_json, read=_read_json),
+    "csv": Encoding(help="a column for each token", suffix="csv", write=_write_csv, read=_read_csv),
+    "parquet": Encoding(help="Apache Parquet", suffix="parquet", write=_write_parquet, read=_read_parquet),
+    "avro": Encoding(help="Apache Avro", suffix="avro", write=_write_avro, read=_read_avro),
+    "vocab": Encoding(help="text, the heaviest first, no weights", suffix="txt", write=_write_vocab, read=_no_rows),
 }
 
 

@@ -6,11 +6,12 @@ stay beside a new manifest.
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any, TypedDict
 
 from apache_beam.io.filesystems import FileSystems
 
-from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
+from dpngram.pipelines.io.encoding import OUTPUT_FORMATS, Row
 from dpngram.transforms.checkpoints import is_checkpoint
 from dpngram.transforms.whole_files import read_whole
 
@@ -25,6 +26,7 @@ __all__ = [
     "Rows",
     "is_ours",
     "is_unfinished",
+    "iterate_rows",
     "read_manifest",
     "read_rows",
     "rows_name",
@@ -37,7 +39,7 @@ REPORT = "report.html"
 _NOTES_OF_0_1 = "operator.json"  # version 0.1 wrote notes and checkpoints into the output
 _UNFINISHED = r"\.[0-9a-f]{16}\.tmp"  # what a name ends with while its file is written
 
-Rows = list[tuple[list[str], float]]  # (tokens, weight)
+Rows = list[Row]
 
 
 class ManifestLevel(TypedDict):
@@ -131,9 +133,16 @@ def read_manifest(directory: str) -> Manifest:
     return manifest
 
 
+def iterate_rows(directory: str, manifest: Manifest) -> dict[int, Iterator[Row]]:
+    """The released n-grams of each length, read from their files one by one."""
+    return {level["n"]: _iterate(directory, manifest["format"], level) for level in manifest["levels"]}
+
+
+def _iterate(directory: str, output_format: str, level: ManifestLevel) -> Iterator[Row]:
+    with FileSystems.open(rows_path(directory, level["file"]), compression_type="uncompressed") as file:
+        yield from OUTPUT_FORMATS[output_format].read(file, level["n"])
+
+
 def read_rows(directory: str, manifest: Manifest) -> dict[int, Rows]:
-    """The released n-grams of each length, read back from their files."""
-    decode = OUTPUT_FORMATS[manifest["format"]].decode
-    return {
-        level["n"]: decode(read_whole(rows_path(directory, level["file"])), level["n"]) for level in manifest["levels"]
-    }
+    """The released n-grams of each length, all of them as Python objects: for small releases."""
+    return {n: list(rows) for n, rows in iterate_rows(directory, manifest).items()}

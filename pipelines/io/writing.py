@@ -6,10 +6,12 @@ which nothing was released.
 """
 
 import contextlib
+import dataclasses
 import hashlib
+import io
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import IO, Any, cast
 
 import apache_beam as beam
 from apache_beam.io.filesystem import BeamIOError
@@ -29,12 +31,11 @@ from dpngram.pipelines.io.release_files import (
     rows_name,
     without_plan,
 )
-from dpngram.transforms import GramTable
-from dpngram.transforms.beam_workarounds import as_side, check_main_input
-from dpngram.transforms.blocks.grams import EMPTY_TABLE, empty_table
+from dpngram.transforms.beam_workarounds import as_iter, check_main_input
+from dpngram.transforms.blocks.grams import EMPTY_TABLE, GramTable, empty_table, in_order
 from dpngram.transforms.messages import Message
 from dpngram.transforms.randomness.noise_key import ALGORITHM_VERSION, NoiseKeyError
-from dpngram.transforms.whole_files import read_whole, write_whole
+from dpngram.transforms.whole_files import open_whole, read_whole, write_whole
 
 __all__ = ["WriteRelease", "WriteWindows"]
 
@@ -71,7 +72,7 @@ class WriteRelease(beam.PTransform):
 
     def expand(self, tables: dict[int, beam.PCollection[GramTable]]) -> beam.PCollection[str]:
         start = tables[1].pipeline | "Start" >> beam.Impulse()  # also if nothing was released
-        return start | "Files" >> beam.ParDo(self._write, **_sides(tables))
+        return start | "Files" >> beam.ParDo(self._write, **_sides(tables, start))
 
 
 class WriteWindows(beam.PTransform):
@@ -102,12 +103,16 @@ class WriteWindows(beam.PTransform):
         self._write = _WriteWindowDoFn(_Writer(directory, plan, settings, output_format, origin, deny), stream)
 
     def expand(self, tables: dict[int, beam.PCollection[GramTable]]) -> beam.PCollection[str]:
-        later = {n: table for n, table in tables.items() if n > 1}
-        return tables[1] | "Files" >> check_main_input(beam.ParDo(self._write, **_sides(later)), GramTable)
+        start = tables[1] | "Start" >> beam.Filter(_is_first)  # once for each window with a release
+        return start | "Files" >> check_main_input(beam.ParDo(self._write, **_sides(tables, start)), GramTable)
 
 
-def _sides(tables: dict[int, beam.PCollection[GramTable]]) -> dict[str, Any]:
-    return {f"n{n}": as_side(table, f"Level{n}", EMPTY_TABLE) for n, table in tables.items()}
+def _sides(tables: dict[int, beam.PCollection[GramTable]], start: beam.PCollection[Any]) -> dict[str, Any]:
+    return {f"n{n}": as_iter(table, start, EMPTY_TABLE, f"Level{n}") for n, table in tables.items()}
+
+
+def _is_first(table: GramTable) -> bool:
+    return table.first == 0
 
 
 class _Writer:
@@ -130,17 +135,21 @@ class _Writer:
         if deny.phrases:
             self._origin = {**self._origin, "denied": deny.in_words()}
 
-    def write(self, name: str, tables: dict[str, GramTable], more: OfWindow, *, once: bool = False) -> str:
+    def write(self, name: str, tables: Mapping[str, Iterable[GramTable]], more: OfWindow, *, once: bool = False) -> str:
         """Writes one release. With `once`, a different release under this name is an error and is not replaced."""
         directory = FileSystems.join(self._directory, name) if name else self._directory
-        contents: dict[str, bytes] = {}
+        path = str(FileSystems.join(directory, MANIFEST))
+        there = once and FileSystems.exists(path)
+        if not there and not FileSystems.exists(directory):
+            with contextlib.suppress(FileExistsError, BeamIOError):  # another try of the same release made it
+                FileSystems.mkdirs(directory)
         levels: list[ManifestLevel] = []
         previous = EMPTY_TABLE
         for n in range(1, self._plan.max_n + 1):
-            level, data = self._level(n, tables[f"n{n}"], previous)
-            contents[level["file"]] = data
+            target = FileSystems.join(directory, rows_name(n, self._format))
+            with contextlib.nullcontext(_Nowhere()) if there else open_whole(target) as file:
+                level, previous = self._level(n, tables[f"n{n}"], previous, file)
             levels.append(level)
-            previous = tables[f"n{n}"]
         manifest: Manifest = {
             "format_version": MANIFEST_VERSION,
             "dpngram": __version__,
@@ -155,34 +164,81 @@ class _Writer:
             "settings": self._settings,
             "plan": plan_document(self._plan),
         }
-        contents[MANIFEST] = (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode()
-        path = str(FileSystems.join(directory, MANIFEST))
-        if once and FileSystems.exists(path):
-            if not _is_same_release(read_whole(path), contents[MANIFEST]):
-                raise NoiseKeyError(Message.WINDOW_RELEASED_BEFORE.format())
-            return path  # it was the last file to be written, so all others are there
-        if not FileSystems.exists(directory):
-            with contextlib.suppress(FileExistsError, BeamIOError):  # another try of the same release made it
-                FileSystems.mkdirs(directory)
-        for file, data in contents.items():  # the manifest is the last
-            write_whole(FileSystems.join(directory, file), data)
+        data = (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode()
+        if not there:
+            write_whole(path, data)  # the last file
+        elif not _is_same_release(read_whole(path), data):
+            raise NoiseKeyError(Message.WINDOW_RELEASED_BEFORE.format())
         return path
 
-    def _level(self, n: int, table: GramTable, previous: GramTable) -> tuple[ManifestLevel, bytes]:
-        shown = self._deny.filter(table)
-        data = OUTPUT_FORMATS[self._format].encode(shown if len(shown) else empty_table(n))
-        valid = int(previous.next_valid)
+    def _level(
+        self, n: int, tables: Iterable[GramTable], previous: GramTable, file: Any
+    ) -> tuple[ManifestLevel, GramTable]:
+        """Writes one length; says what the manifest says of it, and hands on figures that the next length needs."""
+        seen, summed = _Seen(), _Summed(file)
+        OUTPUT_FORMATS[self._format].write(self._shown(n, tables, seen), cast(IO[bytes], summed))
+        table, valid = seen.table, int(previous.next_valid)
         level: ManifestLevel = {
             "n": n,
-            "released": len(shown),
+            "released": seen.shown,
             "sigma": self._plan.level(n).sigma,
-            "rho": float(table.rho) if len(table) else self._plan.threshold(n, len(previous), valid),
+            "rho": float(table.rho) if table.total else self._plan.threshold(n, previous.total, valid),
             "valid": valid if n > 1 else None,
             "file": rows_name(n, self._format),
-            "bytes": len(data),
-            "sha256": hashlib.sha256(data).hexdigest(),
+            "bytes": summed.size,
+            "sha256": summed.digest.hexdigest(),
         }
-        return level, data
+        return level, table
+
+    def _shown(self, n: int, tables: Iterable[GramTable], seen: "_Seen") -> Iterator[GramTable]:
+        """The tables without what is denied, one at least; what the manifest needs of them is noted on the way."""
+        for table in in_order(tables):
+            seen.table = dataclasses.replace(EMPTY_TABLE, total=table.total, rho=table.rho, next_valid=table.next_valid)
+            shown = self._deny.filter(table)
+            if len(shown):
+                seen.shown += len(shown)
+                yield shown
+        if not seen.shown:
+            yield empty_table(n)
+
+
+@dataclasses.dataclass
+class _Seen:
+    """What is known of a length when its tables are written."""
+
+    table: GramTable = EMPTY_TABLE  # its figures, without rows
+    shown: int = 0
+
+
+class _Nowhere(io.RawIOBase):
+    """A file that keeps nothing."""
+
+    def write(self, data: Any) -> int:
+        return memoryview(data).nbytes
+
+    def writable(self) -> bool:
+        return True
+
+
+class _Summed(io.RawIOBase):
+    """Hands on what is written, and knows its size and checksum."""
+
+    def __init__(self, file: Any) -> None:
+        super().__init__()
+        self._file = file
+        self.size, self.digest = 0, hashlib.sha256()
+
+    def write(self, data: Any) -> int:
+        self.size += memoryview(data).nbytes
+        self.digest.update(data)
+        self._file.write(data)
+        return memoryview(data).nbytes
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.size
 
 
 def _is_same_release(stored: bytes, asked: bytes) -> bool:
@@ -200,7 +256,7 @@ class _WriteDoFn(beam.DoFn):
     def __init__(self, writer: _Writer) -> None:
         self._writer = writer
 
-    def process(self, _start: bytes, **tables: GramTable) -> Iterator[str]:
+    def process(self, _start: bytes, **tables: Iterable[GramTable]) -> Iterator[str]:
         yield self._writer.write("", tables, {})
 
 
@@ -209,7 +265,7 @@ class _WriteWindowDoFn(beam.DoFn):
         self._writer = writer
         self._more: OfWindow = {} if stream is None else {"stream": stream}
 
-    def process(self, n1: GramTable, window: Any = beam.DoFn.WindowParam, **tables: Any) -> Iterator[str]:
+    def process(self, _start: GramTable, window: Any = beam.DoFn.WindowParam, **tables: Any) -> Iterator[str]:
         bounds: ManifestWindow = {"start": window.start.to_rfc3339(), "end": window.end.to_rfc3339()}
         name = f"{bounds['start']}--{bounds['end']}".replace(":", "-")
-        yield self._writer.write(name, {"n1": n1, **tables}, {"window": bounds, **self._more}, once=True)
+        yield self._writer.write(name, tables, {"window": bounds, **self._more}, once=True)

@@ -5,11 +5,17 @@ text, no time and nothing about the input.
 """
 
 import html
+import itertools
 import json
 import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import numpy as np
 
 from dpngram.accounting import ExtractionPlan, ParameterError, expected_spurious, explain_plan
-from dpngram.pipelines.io.release_files import Manifest, ManifestLevel, Rows
+from dpngram.pipelines.io.encoding import Row
+from dpngram.pipelines.io.release_files import Manifest, ManifestLevel
 from dpngram.pipelines.pages.page import render, section, table
 
 __all__ = ["render_report"]
@@ -17,16 +23,22 @@ __all__ = ["render_report"]
 
 _TOP, _ALL = 200, 2000  # grams shown for each length, and in all; keeps the page under a megabyte
 _LONGEST = 160  # characters of a gram that are shown
+_BATCH = 1 << 14  # rows that are looked at together
+_SIZE_BITS = 42  # of a weight's 52 bits after the first are left out where weights are counted by size
 
 
-def render_report(manifest: Manifest, rows: dict[int, Rows]) -> str:
+def render_report(manifest: Manifest, rows: Mapping[int, Iterable[Row]]) -> str:
     """The page. Text from the release is escaped; the only script is the search of the table.
+
+    The rows are gone through once, and only those that are shown are kept.
 
     Args:
         manifest: of the release.
         rows: its n-grams, by length.
     """
     plan = _plan(manifest)
+    most = min(_TOP, _ALL // max(len(rows), 1))
+    seen = {n: _Level(grams, most) for n, grams in rows.items()}
     levels = manifest["levels"]
     words = "".join(f"<p>{html.escape(text)}</p>" for text in explain_plan(plan).split("\n\n"))
     body = [
@@ -36,9 +48,9 @@ def render_report(manifest: Manifest, rows: dict[int, Rows]) -> str:
         section(
             "Budget and weights",
             _figure("share of the budget, by length", _budget_plot(plan))
-            + _figure("noisy weights above the threshold, by length (logarithmic)", _weights_plot(rows)),
+            + _figure("noisy weights above the threshold, by length (logarithmic)", _weights_plot(seen)),
         ),
-        section("Heaviest n-grams", _gram_table(rows)),
+        section("Heaviest n-grams", _gram_table(seen, most)),
         section("How, in words", words),
         section("Settings", _settings_table(manifest)),
     ]
@@ -91,11 +103,35 @@ def _level_table(plan: ExtractionPlan, levels: list[ManifestLevel]) -> str:
     return table(head, rows, name="levels")
 
 
-def _gram_table(rows: dict[int, Rows]) -> str:
+class _Level:
+    """What the page shows of one length: its heaviest n-grams, and how many weights there are of each size."""
+
+    def __init__(self, rows: Iterable[Row], most: int) -> None:
+        self.heaviest: list[Row] = []
+        self.low, self.high = math.inf, 0.0  # of the weights above 0
+        self.sizes: Counter[int] = Counter()  # of the weights above 0, see `_size_of`
+        rest = iter(rows)
+        while batch := list(itertools.islice(rest, _BATCH)):
+            weights = np.array([weight for _, weight in batch], np.float64)
+            first = np.argsort(-weights, kind="stable")[:most].tolist()
+            self.heaviest += [batch[row] for row in first]
+            self.heaviest = sorted(self.heaviest, key=lambda gram: -gram[1])[:most]
+            weights = weights[(weights > 0) & (weights < math.inf)]
+            if len(weights):
+                self.low, self.high = min(self.low, weights.min()), max(self.high, weights.max())
+                sizes, counts = np.unique(weights.view(np.int64) >> _SIZE_BITS, return_counts=True)
+                self.sizes.update(dict(zip(sizes.tolist(), counts.tolist(), strict=True)))
+
+
+def _size_of(number: int) -> float:
+    """The middle of the weights of one size: those whose exponents and first ten bits are the same."""
+    return float(np.array([(number << _SIZE_BITS) + (1 << (_SIZE_BITS - 1))]).view(np.float64)[0])
+
+
+def _gram_table(seen: dict[int, _Level], most: int) -> str:
     shown = []
-    most = min(_TOP, _ALL // max(len(rows), 1))
-    for n, grams in rows.items():
-        for tokens, weight in sorted(grams, key=lambda gram: -gram[1])[:most]:
+    for n, level in seen.items():
+        for tokens, weight in level.heaviest:
             text = " ".join(" ".join(tokens).split("\n"))
             text = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "\u2026"
             shown.append([str(n), text, f"{weight:,.1f}"])
@@ -151,21 +187,22 @@ def _budget_plot(plan: ExtractionPlan) -> str:
     return _bars(shares, [f"{100 * share:.0f} %" for share in shares], [str(level.n) for level in plan.levels])
 
 
-def _weights_plot(rows: dict[int, Rows]) -> str:
+def _weights_plot(seen: dict[int, _Level]) -> str:
     """A strip for each length: bins of equal width in the logarithm of the weight; a darker bin has more n-grams."""
-    weights = {n: [weight for _, weight in grams if weight > 0] for n, grams in rows.items()}
-    everything = [weight for found in weights.values() for weight in found]
-    if not everything:
+    least = min((level.low for level in seen.values()), default=math.inf)
+    most = max((level.high for level in seen.values()), default=0.0)
+    if least > most:
         return "<svg viewBox='0 0 640 40' role=img><text x=320 y=24>no weights</text></svg>"
-    low, high = math.log10(min(everything)), math.log10(max(everything))
+    low, high = math.log10(least), math.log10(most)
     span = max(high - low, 1e-9)
     bins, row_height, left = 60, 22, 34
     cell = (_WIDTH - left - 10) / bins
     shapes = []
-    for place, (n, found) in enumerate(weights.items()):
+    for place, (n, level) in enumerate(seen.items()):
         counts = [0] * bins
-        for weight in found:
-            counts[min(int((math.log10(weight) - low) / span * bins), bins - 1)] += 1
+        for size, count in level.sizes.items():
+            bin_ = int((math.log10(_size_of(size)) - low) / span * bins)
+            counts[min(max(bin_, 0), bins - 1)] += count
         y = place * row_height + 2
         shapes.append(f"<text class=name x=16 y={y + 14}>{n}</text>")
         for bin_, count in enumerate(counts):
@@ -176,7 +213,7 @@ def _weights_plot(rows: dict[int, Rows]) -> str:
                     f"<rect class=bar x={x:.1f} y={y} width={cell:.1f} height=18 opacity={strength:.2f}>"
                     f"<title>{n}-grams of weight from {10 ** (low + span * bin_ / bins):,.3g}: {count}</title></rect>"
                 )
-    bottom = len(weights) * row_height + 4
+    bottom = len(seen) * row_height + 4
     for exponent in range(math.ceil(low), math.floor(high) + 1):
         x = left + (exponent - low) / span * (_WIDTH - left - 10)
         shapes.append(f"<line class=grid x1={x:.1f} x2={x:.1f} y1=0 y2={bottom} />")

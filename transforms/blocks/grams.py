@@ -1,15 +1,18 @@
 """What leaves the library: the released grams of a level, decoded, as columns or as rows."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from dpngram.transforms.blocks.columns import Array, Block, binary_array, empty_column, register_block
+from dpngram.transforms.messages import Message
 
-__all__ = ["EMPTY_TABLE", "GramTable", "Ngram", "empty_table"]
+__all__ = ["EMPTY_TABLE", "TABLE_ROWS", "GramTable", "Ngram", "empty_table", "in_order"]
+
+TABLE_ROWS = 1 << 19  # 23 MB of nine tokens each
 
 
 class Ngram(NamedTuple):
@@ -23,14 +26,19 @@ class Ngram(NamedTuple):
 @register_block
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GramTable(Block):
-    """S_n with its tokens, sorted by them. Everything in it is public."""
+    """Some consecutive grams of S_n with their tokens, sorted by them. Everything in it is public.
+
+    The tables of a length have at most `TABLE_ROWS` grams each, so one of them is small however large S_n is.
+    """
 
     n: int = 0
     tokens: Array = empty_column(np.int32, shape=(0, 0))  # (grams, n): rows of the vocabulary
     weight: Array = empty_column(np.float64)  # noisy weights
+    first: int = 0  # the row of its first gram in S_n
+    total: int = 0  # |S_n|
     next_valid: int = 0  # |V_{n+1}|
     rho: float = 0.0  # the lowest threshold of the level
-    token_offsets: Array = empty_column(np.int64, shape=(1,))  # the vocabulary, S_1
+    token_offsets: Array = empty_column(np.int64, shape=(1,))  # the vocabulary: its tokens, sorted by their bytes
     token_bytes: Array = empty_column(np.uint8)
 
     def __len__(self) -> int:
@@ -38,7 +46,7 @@ class GramTable(Block):
 
     @property
     def vocabulary(self) -> pa.Array:
-        """S_1 as an Arrow column of strings."""
+        """The tokens that occur here as an Arrow column of strings."""
         return binary_array(self.token_offsets, self.token_bytes).cast(pa.large_string())
 
     def rows(self) -> Iterator[Ngram]:
@@ -49,6 +57,26 @@ class GramTable(Block):
 
 
 EMPTY_TABLE = GramTable()
+
+
+def in_order(tables: Iterable[GramTable]) -> Iterator[GramTable]:
+    """The tables of one length one after another, however they come; those that come too early wait.
+
+    A table that is missing is an error: whoever writes S_n must not write a part of it.
+    """
+    waiting: dict[int, GramTable] = {}
+    done = total = 0
+    for table in tables:
+        if not len(table):
+            continue
+        waiting[table.first] = table
+        total = table.total
+        while done in waiting:
+            ready = waiting.pop(done)
+            done += len(ready)
+            yield ready
+    if waiting or done != total:
+        raise ValueError(Message.PIECES_MISSING.format())
 
 
 def empty_table(n: int) -> GramTable:

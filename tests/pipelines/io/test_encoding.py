@@ -1,12 +1,17 @@
 """Releases in every output format, and back."""
 
+import dataclasses
+import io
 import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from helpers.runs import extract, jsonl
 
 from dpngram.pipelines.cli import main
+from dpngram.pipelines.io import encoding as encoding_module
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
 from dpngram.transforms.blocks.grams import GramTable, empty_table
 
@@ -56,6 +61,44 @@ def test_tokens_keep_their_borders(name):
     else:
         assert [tuple(tokens) for tokens, _ in encoding.decode(encoded, 2)] == pairs
     assert encoding.decode(encoding.encode(empty_table(2)), 2) == []
+
+
+def numbered(rows):
+    """A table of `rows` pairs of 60 tokens, some of equal weight."""
+    words = [f"w{i:02d}" for i in range(60)]
+    random = np.random.default_rng(3)
+    return GramTable(
+        n=2,
+        tokens=random.integers(0, 60, (rows, 2)).astype(np.int32),
+        weight=np.round(random.random(rows) * 50),
+        token_offsets=np.arange(61) * 3,
+        token_bytes=np.frombuffer("".join(words).encode(), np.uint8),
+    )
+
+
+def cut(table, rows):
+    """Tables of at most so many rows, each with its tokens in another order."""
+    for start in range(0, len(table), rows):
+        order = np.random.default_rng(start).permutation(60)
+        words = [table.vocabulary[row].as_py() for row in order]
+        tokens = np.argsort(order).astype(np.int32)[table.tokens[start : start + rows]]
+        data = np.frombuffer("".join(words).encode(), np.uint8)
+        yield dataclasses.replace(table, tokens=tokens, weight=table.weight[start : start + rows], token_bytes=data)
+
+
+@pytest.mark.parametrize("name", OUTPUT_FORMATS)
+def test_the_bytes_do_not_tell_where_tables_end(name, monkeypatch):
+    monkeypatch.setattr(encoding_module, "_GROUP", 400)
+    monkeypatch.setattr(encoding_module, "_FEW", 150)
+    table, encoding = numbered(1000), OUTPUT_FORMATS[name]
+    whole = encoding.encode(table)
+    for rows in (1, 333, 400, 999):
+        assert encoding.encode(*cut(table, rows)) == whole
+    if name == "parquet":  # as Arrow writes it at once
+        sink = io.BytesIO()
+        columns = encoding_module.arrow_columns(table)
+        pa.parquet.write_table(columns, sink, row_group_size=400, compression="snappy")
+        assert sink.getvalue() == whole
 
 
 def test_line_separators_inside_tokens_survive(tmp_path, key):

@@ -17,19 +17,22 @@ from dpngram.pipelines.template import template_metadata
 README = Path(__file__).parents[3] / "README.md"
 
 
-def encode(table):
-    return "".join(f"{gram.weight}\t{' '.join(gram.tokens)}\n" for gram in table.rows()).encode()
+def write(tables, file):
+    for table in tables:
+        for gram in table.rows():
+            file.write(f"{gram.weight}\t{' '.join(gram.tokens)}\n".encode())
 
 
-def decode(data, _n):
-    rows = [line.split("\t") for line in data.decode().splitlines()]
-    return [(tokens.split(" "), float(weight)) for weight, tokens in rows]
+def read(file, _n):
+    for line in file:
+        weight, tokens = line.decode().rstrip("\n").split("\t")
+        yield tokens.split(" "), float(weight)
 
 
 @pytest.fixture
 def new_format(monkeypatch):
     """A format with a digit and a dot in its suffix."""
-    entry = Encoding(help="weights and tokens", suffix="v2.tab", encode=encode, decode=decode)
+    entry = Encoding(help="weights and tokens", suffix="v2.tab", write=write, read=read)
     monkeypatch.setitem(OUTPUT_FORMATS, "tab2", entry)
 
 

@@ -4,6 +4,7 @@ import html.parser
 import json
 import shutil
 import subprocess
+import tracemalloc
 
 import pytest
 from helpers.runs import extract
@@ -50,6 +51,19 @@ def test_a_large_release_stays_small(release):
     manifest = json.loads((release / "manifest.json").read_text())
     rows = {n: [(["x" * 500] * n, float(i)) for i in range(20_000)] for n in (1, 2, 3)}
     assert len(render_report(manifest, rows)) < 1_000_000
+
+
+def test_rows_that_are_not_shown_are_not_kept(release):
+    """Half a million rows as Python objects would take 100 MB."""
+    manifest = json.loads((release / "manifest.json").read_text())
+    rows = {n: (([f"word{i}", "x"], float(i % 977)) for i in range(170_000)) for n in (1, 2, 3)}
+    tracemalloc.start()
+    page = render_report(manifest, rows)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 << 20
+    assert page.count(">976.0<") == 3 * 174  # all of this weight, the first ones of each length
+    assert "word976 x" in page
 
 
 def test_in_a_browser(release, tmp_path):

@@ -1,8 +1,9 @@
 """Tables of released grams."""
 
 import numpy as np
+import pytest
 
-from dpngram.transforms.blocks.grams import GramTable, Ngram, empty_table
+from dpngram.transforms.blocks.grams import EMPTY_TABLE, GramTable, Ngram, empty_table, in_order
 
 
 def test_rows_have_their_tokens():
@@ -24,3 +25,21 @@ def test_a_level_without_a_release():
     table = empty_table(3)
     assert (int(table.n), table.tokens.shape, len(table)) == (3, (0, 3), 0)
     assert list(table.rows()) == []
+
+
+def part(first, rows, total):
+    return GramTable(n=1, tokens=np.zeros((rows, 1), np.int32), weight=np.ones(rows), first=first, total=total)
+
+
+def test_tables_come_in_any_order_and_leave_in_theirs():
+    tables = [part(5, 2, 9), EMPTY_TABLE, part(0, 3, 9), part(7, 2, 9), part(3, 2, 9)]
+    assert [table.first for table in in_order(tables)] == [0, 3, 5, 7]
+    assert list(in_order([EMPTY_TABLE])) == []
+
+
+@pytest.mark.parametrize("lost", range(3))
+def test_a_lost_table_is_an_error(lost):
+    tables = [part(0, 3, 7), part(3, 2, 7), part(5, 2, 7)]
+    del tables[lost]
+    with pytest.raises(ValueError, match="pieces of a level are missing"):
+        list(in_order(tables))

@@ -52,9 +52,11 @@ def advise_more(plan: ExtractionPlan) -> str:
     cap = plan.level(1).max_contributions or 1
     light = typical_contributions(plan, 1)[-2:][0]
     given = f"of {cap:,} words or more each"
-    text = f"By this plan a word needs about {users_needed(plan, 1, cap, 0.5):,} users {given} to be released"
+    shortest = "a pair of listed words" if plan.public_vocabulary else "a word"
+    needed = users_needed(plan, plan.first_n, cap, 0.5)
+    text = f"By this plan {shortest} needs about {needed:,} users {given} to be released"
     if light < cap:
-        text += f", or {users_needed(plan, 1, light, 0.5):,} of {light:,} words"
+        text += f", or {users_needed(plan, plan.first_n, light, 0.5):,} of {light:,} words"
     changes: dict[str, dict[str, float]] = {
         f"--epsilon {2 * plan.epsilon:g}": {"epsilon": 2 * plan.epsilon},
         f"--max_contributions {cap // 4}": {"max_contributions": cap // 4},
@@ -75,6 +77,7 @@ def _changed(plan: ExtractionPlan, change: dict[str, float]) -> ExtractionPlan:
         "eta": plan.eta,
         "windows": plan.windows,
         "policy": plan.policy,
+        "public_vocabulary": plan.public_vocabulary,
         **change,
     }
     return plan_extraction(**values)  # type: ignore[arg-type]
@@ -82,14 +85,14 @@ def _changed(plan: ExtractionPlan, change: dict[str, float]) -> ExtractionPlan:
 
 def _can(plan: ExtractionPlan, change: dict[str, float]) -> bool:
     try:
-        return _needed(plan, change) < users_needed(plan, 1, plan.level(1).max_contributions or 1, 0.5)
+        return _needed(plan, change) < _needed(plan, {})
     except ParameterError:  # such as an epsilon that is too large
         return False
 
 
 def _needed(plan: ExtractionPlan, change: dict[str, float]) -> int:
     other = _changed(plan, change)
-    return users_needed(other, 1, other.level(1).max_contributions or 1, 0.5)
+    return users_needed(other, other.first_n, other.level(1).max_contributions or 1, 0.5)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -38,8 +38,13 @@ def explain_plan(plan: ExtractionPlan) -> str:
         "many files they are. Plain-text input without a user field protects one line. The guarantee says nothing "
         "about a person who appears under several user ids.",
         f"How it is spent. One Gaussian of sigma* = {plan.sigma_star:.6g} would cost as much as the whole run, and "
-        f"uses {noise_delta:.3g} of delta; {plan.windows * plan.threshold_delta:.3g} pays for the chance that a "
-        "token which only one user has passes the level-1 threshold.",
+        f"uses {noise_delta:.3g} of delta; "
+        + (
+            "nothing is needed for tokens that only one user has, since the vocabulary is public."
+            if plan.public_vocabulary
+            else f"{plan.windows * plan.threshold_delta:.3g} pays for the chance that a token which only one user has "
+            "passes the level-1 threshold."
+        ),
         _gate_in_words(plan),
         f"The policy, {plan.policy}: {plan.spec.summary}.",
         *map(_level_in_words, plan.levels),
@@ -69,6 +74,12 @@ def _level_in_words(level: LevelPlan) -> str:
     cap, n = level.max_contributions, level.n
     parts = ", ".join(f"{100 * part.share:.3g} %" for part in level.rounds)
     rounds = "" if len(level.rounds) == 1 else f", in {len(level.rounds)} rounds of {parts} of it"
+    if n == 1 and level.rho is None:
+        return (
+            f"Level 1: a public list of words. Each user weighs at most {cap} of them, for {parts} of "
+            f"{100 * level.share:.3g} % of the levels' budget, noise sigma = {level.sigma:.6g}; what is left is for "
+            "later levels. Nothing of length 1 is released: the list is public already."
+        )
     given = f"all valid {n}-grams of each user" if cap is None else f"at most {cap} distinct {n}-gram(s) from each user"
     threshold = (
         "threshold set from what is already public, and noisy tallies"
@@ -99,6 +110,10 @@ def tabulate_plan(plan: ExtractionPlan) -> str:
     header = ["n", "share of budget", "noise sigma", "threshold rho", "grams per user", "users for 50 %", "for 99 %"]
     rows = []
     for level in plan.levels:
+        if level.n < plan.first_n:
+            listed = [str(level.n), f"{100 * level.share:.2f} %", f"{level.sigma:.5f}", "public"]
+            rows.append([*listed, f"<= {level.max_contributions:,}", "", ""])
+            continue
         rho = plan.threshold(level.n, 1_000_000, 1_000_000 * CANDIDATES_PER_GRAM) if level.rho is None else level.rho
         sizes = typical_contributions(plan, level.n)
         cap = level.max_contributions
@@ -122,6 +137,11 @@ def tabulate_plan(plan: ExtractionPlan) -> str:
         f"users: how many must share a gram, if each gives {f'{given} or ' if given else ''}{sizes[-1]:,} grams at "
         "that level (level 1's cap; others likewise)."
     ]
+    if plan.public_vocabulary:
+        notes.append(
+            f"length 1: a public list of words, of which users weigh some for "
+            f"{100 * plan.level(1).rounds[0].share:g} % of the share; the rest goes to later lengths."
+        )
     if len(plan.levels[0].rounds) > 1:
         notes.append("threshold of level 1: the lowest of its rounds, each with its own share of the level's budget.")
     if plan.max_n > 1:
@@ -139,9 +159,10 @@ def tabulate_plan(plan: ExtractionPlan) -> str:
 def conclude_plan(plan: ExtractionPlan) -> str:
     """One line: what this budget buys."""
     size = typical_contributions(plan, 1)[-1]
-    first = users_needed(plan, 1, size, 0.5)
-    text = f"In short: a word needs about {first:,} users to be released"
-    if plan.max_n > 1:
+    first = users_needed(plan, plan.first_n, size, 0.5)
+    shortest = "a pair of listed words" if plan.public_vocabulary else "a word"
+    text = f"In short: {shortest} needs about {first:,} users to be released"
+    if plan.max_n > plan.first_n:
         last = typical_contributions(plan, plan.max_n)[-1]
         text += f", a {plan.max_n}-gram about {users_needed(plan, plan.max_n, last, 0.5):,}"
     return text + f" (even odds, every user at the cap of {size:,})."

@@ -32,12 +32,12 @@ def users_needed(
 
     Args:
         plan: the plan of the release.
-        n: the length of the gram.
+        n: the length of the gram; words of a public vocabulary are not released, so then at least 2.
         contributions: how many grams each of these users gives at level n.
         probability: of the release, e.g. 0.5.
         candidates_per_gram: |V_n| / |S_{n-1}|, which is not known before a run.
     """
-    level = plan.level(check_integer("n", n, 1, plan.max_n))
+    level = plan.level(check_integer("n", n, plan.first_n, plan.max_n))
     given = check_integer("contributions", contributions, 1, level.max_contributions or MAX_CONTRIBUTIONS)
     check_number("probability", probability, 0.0, 1.0, low_open=True, high_open=True)
     check_number("candidates_per_gram", candidates_per_gram, 1, 1e18)
@@ -68,7 +68,7 @@ def users_needed_table(plan: ExtractionPlan) -> list[dict[str, Any]]:
             "p50": users_needed(plan, level.n, contributions, 0.5),
             "p99": users_needed(plan, level.n, contributions, 0.99),
         }
-        for level in plan.levels
+        for level in plan.levels[plan.first_n - 1 :]
         for contributions in typical_contributions(plan, level.n)
     ]
 

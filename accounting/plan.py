@@ -81,13 +81,14 @@ class LevelPlan:
             _store(self, max_contributions=cap)
         if not self.rounds or math.fsum(part.share for part in self.rounds) > 1:
             raise ParameterError(f"the rounds of level {self.n} must be at least one, with shares of at most 1 in all.")
-        if any((part.rho is None) != (self.n > 1) for part in self.rounds):
+        known = [part.rho for part in self.rounds if part.rho is not None]
+        if known and (self.n > 1 or len(known) < len(self.rounds)):
             raise ParameterError(f"rho must be given for level 1 and for no other, got {self.rounds} at {self.n}.")
 
     @property
     def rho(self) -> float | None:
-        """Level 1: the (lowest) threshold. Later ones follow from the release."""
-        return None if self.n > 1 else min(part.rho for part in self.rounds if part.rho is not None)
+        """Level 1: the (lowest) threshold; None where its words are public. Later ones follow from the release."""
+        return min((part.rho for part in self.rounds if part.rho is not None), default=None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,6 +106,8 @@ class ExtractionPlan:
         delta_G(epsilon) + d <= delta         (a user is added)
         delta_G(epsilon + ln(1 - d)) <= delta (a user is removed).
 
+    With a public vocabulary the cells of level 1 are public as all others are: d is 0, and there is no threshold.
+
     Both lines are about exact Gaussians. The epsilon and delta in them are what `rounding_cost` leaves of the plan's.
 
     Args:
@@ -116,6 +119,7 @@ class ExtractionPlan:
         gate_sigma: the noise of the gate. It is paid for whether or not a run has a gate.
         levels: one for each length, from 1 on.
         edition: of the policy.
+        public_vocabulary: whether S_1 is a list of words that was public before. Then level 1 only weighs its words.
     """
 
     policy: str
@@ -127,6 +131,7 @@ class ExtractionPlan:
     gate_sigma: float
     levels: tuple[LevelPlan, ...]
     edition: int = 1
+    public_vocabulary: bool = False
 
     def __post_init__(self) -> None:
         check_choice("policy", self.policy, tuple(POLICIES))
@@ -142,15 +147,20 @@ class ExtractionPlan:
             eta=check_number("eta", self.eta, 0.0, 1.0, low_open=True, high_open=True),
             windows=check_integer("windows", self.windows, 1, MAX_WINDOWS),
             threshold_delta=check_number(
-                "threshold_delta", self.threshold_delta, 0.0, 1.0, low_open=True, high_open=True
+                "threshold_delta", self.threshold_delta, 0.0, 1.0, low_open=not self.public_vocabulary, high_open=True
             ),
             gate_sigma=check_sigma(self.gate_sigma),
             levels=tuple(self.levels),
         )
         if [level.n for level in self.levels] != list(range(1, self.max_n + 1)) or not self.levels:
             raise ParameterError("levels must be numbered 1, 2, ... without a gap.")
+        _check_vocabulary(self.public_vocabulary, self.max_n, self.spec)
+        if (self.levels[0].rho is None) != self.public_vocabulary:
+            raise ParameterError("rho must be given for level 1 unless its words are public, and only then.")
         rounds = [len(level.rounds) for level in self.levels]
-        if rounds != [len(self.spec.rounds(level.n)) for level in self.levels]:
+        if rounds != [
+            len(self.spec.rounds(level.n, public_vocabulary=self.public_vocabulary)) for level in self.levels
+        ]:
             raise ParameterError(f"levels of policy {self.policy} must have the rounds of the policy, got {rounds}.")
         if not self.spec.individual_budgets and any(
             level.max_contributions is None or [part.share for part in level.rounds] != [1.0] for level in self.levels
@@ -169,7 +179,7 @@ class ExtractionPlan:
                 f"the noise of this plan does not give ({self.epsilon:g}, {self.delta:g})-differential privacy."
             )
         first = self.levels[0]
-        for part in first.rounds:
+        for part in () if self.public_vocabulary else first.rounds:
             needed = _round_threshold(first.sigma, first.max_contributions, self.threshold_delta, part.share)
             if part.rho is None or part.rho < needed - abs(needed) * RHO_1_SLACK:
                 raise ParameterError(f"the level-1 threshold must be at least {needed:.9g}, got {part.rho}.")
@@ -183,6 +193,11 @@ class ExtractionPlan:
     def max_n(self) -> int:
         """T: the longest n-gram."""
         return len(self.levels)
+
+    @property
+    def first_n(self) -> int:
+        """The length of the shortest n-grams that are released: words that are public already are not."""
+        return 2 if self.public_vocabulary else 1
 
     @property
     def sigma_star(self) -> float:
@@ -215,10 +230,12 @@ class ExtractionPlan:
         return level_threshold(level.sigma, self.eta, previous, valid)
 
     def settings(self) -> dict[str, Any]:
-        """All that decides what is released. A first edition is not named, so that it keeps its noise."""
+        """All that decides what is released. Plans without later additions do not name them, and keep their noise."""
         fields = dataclasses.asdict(self)
         if self.edition == 1:
             del fields["edition"]
+        if not self.public_vocabulary:
+            del fields["public_vocabulary"]
         return fields
 
     def to_json(self) -> str:
@@ -246,6 +263,7 @@ class ExtractionPlan:
         if not isinstance(levels, list) or not all(isinstance(level, dict) for level in levels):
             raise ParameterError("plan levels must be a list of objects.")
         document.setdefault("edition", 1)
+        document.setdefault("public_vocabulary", False)
         _check_fields(cls, {**document, "levels": None})
         return cls(levels=tuple(map(_read_level, levels)), **document)
 
@@ -261,6 +279,7 @@ def plan_extraction(
     shares: Sequence[float] | None = None,
     windows: int = 1,
     policy: str = "plus",
+    public_vocabulary: bool = False,
 ) -> ExtractionPlan:
     """The plan for releasing n-grams of up to `max_n` tokens under user-level (epsilon, delta)-DP.
 
@@ -276,12 +295,15 @@ def plan_extraction(
         shares: instead of `decay`, the share of the budget for each level, in any unit.
         windows: how many windows (releases) one user may take part in.
         policy: "plus", or "paper", the algorithm of Kim et al. (2021), which releases about half as much.
+        public_vocabulary: S_1 is a list of words that was public before (`ExtractLevels` gets it). Then level 1 costs
+            hardly anything, and all of delta pays for noise. Policy `plus` only.
     """
     spec = POLICIES[check_choice("policy", policy, tuple(POLICIES))]
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     eta = check_number("eta", eta, 0.0, 1.0, low_open=True, high_open=True)
     max_n = check_integer("max_n", max_n, 1, MAX_N)
     windows = check_integer("windows", windows, 1, MAX_WINDOWS)
+    _check_vocabulary(public_vocabulary, max_n, spec)
     caps = _contribution_caps(max_contributions, max_n, spec)
     if shares is None:
         level_shares = geometric_shares(max_n, spec.decay if decay is None else decay)
@@ -290,10 +312,11 @@ def plan_extraction(
     else:
         level_shares = explicit_shares(max_n, shares)
 
-    rounds = [len(spec.rounds(n)) for n in range(1, max_n + 1)]
+    parts = [spec.rounds(n, public_vocabulary=public_vocabulary) for n in range(1, max_n + 1)]
+    rounds = [len(part) for part in parts]
     exact_epsilon, exact_delta = _left_by_rounding(epsilon, delta, caps, rounds, windows, spec)
     # A part of delta pays for the noise, the rest for tokens that only one user has (the paper's theorem).
-    spent = exact_delta * spec.token_share
+    spent = 0.0 if public_vocabulary else exact_delta * spec.token_share
     threshold_delta = math.nextafter(spent / windows, 0) if windows > 1 else spent
     sigma_star = max(
         sigma_for(exact_epsilon, exact_delta - spent), sigma_for(exact_epsilon + math.log1p(-spent), exact_delta)
@@ -315,12 +338,14 @@ def plan_extraction(
             rounds=tuple(
                 RoundPlan(
                     share=part,
-                    rho=_round_threshold(sigmas[0], caps[0], threshold_delta, part) if n == 1 else None,
+                    rho=_round_threshold(sigmas[0], caps[0], threshold_delta, part)
+                    if n == 1 and not public_vocabulary
+                    else None,
                 )
-                for part in spec.rounds(n)
+                for part in of_level
             ),
         )
-        for n in range(1, max_n + 1)
+        for n, of_level in enumerate(parts, 1)
     )
     return ExtractionPlan(
         policy=spec.name,
@@ -332,7 +357,17 @@ def plan_extraction(
         gate_sigma=gate_sigma,
         levels=levels,
         edition=spec.edition,
+        public_vocabulary=public_vocabulary,
     )
+
+
+def _check_vocabulary(public_vocabulary: object, max_n: int, spec: PolicySpec) -> None:
+    if not isinstance(public_vocabulary, bool):
+        raise ParameterError(f"public_vocabulary must be true or false, got {public_vocabulary!r:.40}.")
+    if public_vocabulary and not spec.vocabulary_shares:
+        raise ParameterError(f"policy must be plus with a public vocabulary, got {spec.name}.")
+    if public_vocabulary and max_n < 2:
+        raise ParameterError(f"max_n must be at least 2 with a public vocabulary, got {max_n}: words are not released.")
 
 
 def _divide(

@@ -34,9 +34,13 @@ class PolicySpec:
     edition: int = 1
     # Parts of a level's budget, one for each round: of level 1, and of each later level.
     round_shares: tuple[tuple[float, ...], tuple[float, ...]] = ((1.0,), (1.0,))
+    # The same for level 1 where its words are public; none: the policy has no use for such words.
+    vocabulary_shares: tuple[float, ...] = ()
 
-    def rounds(self, n: int) -> tuple[float, ...]:
+    def rounds(self, n: int, *, public_vocabulary: bool = False) -> tuple[float, ...]:
         """The parts of level n's budget, round by round."""
+        if n == 1 and public_vocabulary:
+            return self.vocabulary_shares
         return self.round_shares[0 if n == 1 else 1]
 
 
@@ -64,6 +68,7 @@ POLICIES = {
             decay=0.8**-0.5,
             edition=2,
             round_shares=((0.05, 0.25, 0.7), (0.4, 0.52, 0.08)),
+            vocabulary_shares=(0.02,),
         ),
     )
 }

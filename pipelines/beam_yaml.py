@@ -35,6 +35,7 @@ def extract_ngrams(
     Privacy: that of `ExtractNgrams`; every application in a graph is a separate release.
     """
     _check_names(settings)
+    vocabulary = settings.get("vocabulary")
     plan = plan_extraction(
         epsilon=float(epsilon),
         delta=float(delta),
@@ -42,6 +43,7 @@ def extract_ngrams(
         max_contributions=max_contributions,
         eta=float(eta),
         policy=policy,
+        public_vocabulary=vocabulary is not None,
     )
     return ExtractNgrams(plan, **{**settings, "max_bad_fraction": max_bad_fraction})
 

@@ -27,6 +27,7 @@ from dpngram.pipelines.launch.extraction_flags import (
     output_format_flag,
     pruning_flag,
     screen_flags,
+    vocabulary_flag,
 )
 from dpngram.pipelines.launch.failures import failure_message
 from dpngram.pipelines.launch.flags import (
@@ -58,6 +59,7 @@ from dpngram.pipelines.launch.runner import make_pipeline, runs_here
 from dpngram.pipelines.report import write_report
 from dpngram.transforms import ExtractLevels
 from dpngram.transforms.messages import Message
+from dpngram.transforms.vocabulary import OF_TOKENIZER, read_vocabulary
 
 __all__ = ["extract_files", "make_parser", "run"]
 
@@ -71,7 +73,8 @@ def make_parser() -> OneLineParser:
     parser.add_flags([*input_flags(), *_output_flags()], "data")
     when = "give one only to resume or replay one release (default: a fresh key)"
     extraction = extraction_flags("release", when)
-    parser.add_flags([*extraction, pruning_flag(), *memory_flags(), *screen_flags(progress=True)], "extraction")
+    extraction = [*extraction, vocabulary_flag(), pruning_flag(), *memory_flags(), *screen_flags(progress=True)]
+    parser.add_flags(extraction, "extraction")
     return parser
 
 
@@ -108,11 +111,14 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     tokens_given = input_format.fields.tokens is not None
     deny = read_deny_list(flags.deny, flags.tokenizer, tokens_given=tokens_given, offline=dry_run)
 
+    vocabulary = read_vocabulary(flags.vocabulary, flags.tokenizer, tokens_given=tokens_given, offline=dry_run)
+
     def make_transform(size: int) -> ExtractLevels:
         return ExtractLevels(
             plan,
             **extraction_arguments(flags, size, local=here),
             user_per_document=not input_format.reader.has_users,
+            vocabulary=vocabulary,
             max_bad_fraction=most_bad,
             checkpoints=places.checkpoints if places.keeps else None,
             offline=dry_run,
@@ -219,6 +225,7 @@ def _check_flags(flags: argparse.Namespace, options: PipelineOptions, input_form
         checkpoints=checkpoints,
         ledger=flags.ledger,
         deny=flags.deny,
+        vocabulary=None if flags.vocabulary == OF_TOKENIZER else flags.vocabulary,
     )
     return Places(flags.output, notes, checkpoints, keeps=flags.noise_key is not None)
 

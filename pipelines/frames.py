@@ -47,6 +47,7 @@ def extract_frame(
     policy: str = "plus",
     tokenizer: str | Splitter = "words",
     sentences: bool = False,
+    vocabulary: str | Sequence[str] | None = None,
     max_bad_fraction: float = 0.01,
     noise_key: str | None = None,
     release: str = "",
@@ -68,7 +69,7 @@ def extract_frame(
         user: the column that says whose a row is: texts or whole numbers. 5, 5.0 and "5" are the same user.
         text: the column of the texts, or of lists of tokens.
         epsilon, delta, max_n, max_contributions, eta, policy: of the plan, see `plan_extraction`.
-        tokenizer, sentences, max_bad_fraction, noise_key, release: see `ExtractLevels`.
+        tokenizer, sentences, vocabulary, max_bad_fraction, noise_key, release: see `ExtractLevels`.
         ledger: a file that adds up what releases of these users spend, see `Ledger`.
         budget: (epsilon, delta) for all releases in the ledger.
 
@@ -81,7 +82,13 @@ def extract_frame(
         RuntimeError: if the run failed. Nothing was released.
     """
     plan = plan_extraction(
-        epsilon=epsilon, delta=delta, max_n=max_n, max_contributions=max_contributions, eta=eta, policy=policy
+        epsilon=epsilon,
+        delta=delta,
+        max_n=max_n,
+        max_contributions=max_contributions,
+        eta=eta,
+        policy=policy,
+        public_vocabulary=vocabulary is not None,
     )
     if ledger is None and budget is not None:
         raise ParameterError("budget must be left out without a ledger, where releases are added up.")
@@ -90,6 +97,7 @@ def extract_frame(
     options: dict[str, Any] = {
         "tokenizer": tokenizer,
         "sentences": sentences,
+        "vocabulary": vocabulary,
         "max_bad_fraction": max_bad_fraction,
         "noise_key": noise_key,
         "release": release,

@@ -30,6 +30,7 @@ def run(argv: Sequence[str]) -> int:
         description="Show what a privacy budget buys. With --users alone: propose budgets to begin with.",
     )
     parser.add_flags([*budget_flags(), users_flag()], "budget")
+    parser.add_flags([_vocabulary_flag()], "data")
     parser.add_flags([_tokens_flag()], "with --users alone")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print the plan as JSON")
@@ -49,6 +50,10 @@ def run(argv: Sequence[str]) -> int:
     else:
         print(guarantee_in_words(plan), tabulate_plan(plan), conclude_plan(plan), sep="\n\n")
     return 0
+
+
+def _vocabulary_flag() -> Flag:
+    return Flag("vocabulary", "the words of the data are known from a public list (extract --vocabulary)", Kind.SWITCH)
 
 
 def _tokens_flag() -> Flag:

@@ -17,6 +17,7 @@ from dpngram.pipelines.io.input_formats import INPUT_FORMATS, TableReader
 from dpngram.pipelines.launch.dataflow import BUCKET
 from dpngram.pipelines.launch.flags import Flag, Kind, print_error
 from dpngram.transforms.tokenizers import tokenizer_pattern
+from dpngram.transforms.vocabulary import OF_TOKENIZER
 
 __all__ = ["command_line", "launch", "template_metadata"]
 
@@ -117,6 +118,8 @@ def _pattern(flag: Flag) -> str | None:
         return rf"gcp-secret:projects/\S+/secrets/\S+|(file:)?{_BUCKET_PATH}"
     if flag.name == "tokenizer":
         return tokenizer_pattern(_BUCKET_PATH)
+    if flag.name == "vocabulary":
+        return rf"{OF_TOKENIZER}|{_BUCKET_PATH}"
     if flag.choices:
         return "|".join(flag.choices)
     return flag.pattern or _KINDS.get(flag.kind)

@@ -38,7 +38,7 @@ _LEVEL_KINDS: dict[str, type | tuple[type, ...]] = {
     "n": int,
     "released": int,
     "sigma": float,
-    "rho": float,
+    "rho": (float, type(None)),
     "valid": (int, type(None)),
     "file": str,
     "bytes": int,
@@ -103,7 +103,7 @@ def find_problems(directory: str, manifest: Any) -> Iterator[str]:
         found = list(_check_file(directory, manifest["format"], level, rows))
         yield from found
     if manifest["format"] != "vocab" and len(rows) == len(numbers):
-        yield from _check_prefixes(rows)
+        yield from _check_prefixes(rows, manifest["settings"].get("vocabulary"))
     yield from _check_directory(directory, manifest, rows)
 
 
@@ -129,7 +129,11 @@ def _check_plan(manifest: dict[str, Any]) -> Iterator[str]:
         yield "the guarantee in words is not that of the plan."
     if len(levels) != plan.max_n or [level["sigma"] for level in levels] != [level.sigma for level in plan.levels]:
         yield "the noise of the levels is not that of the plan."
-    elif levels[0]["rho"] < (plan.levels[0].rho or math.inf):
+    elif any((level["rho"] is None) != (level["n"] < plan.first_n) for level in levels):
+        yield "a level has no threshold, and its words are not a public vocabulary; or the other way round."
+    elif plan.public_vocabulary and (levels[0]["released"] or not manifest["settings"].get("vocabulary")):
+        yield "words of a public vocabulary must be named in the settings, and must not be released."
+    elif not plan.public_vocabulary and levels[0]["rho"] < (plan.levels[0].rho or math.inf):
         yield "the threshold of level 1 is below that of the plan."
 
 
@@ -167,9 +171,16 @@ def _check_file(directory: str, output_format: str, level: dict[str, Any], rows:
         yield f"{name} must have weights that are finite."
 
 
-def _check_prefixes(rows: dict[int, Rows]) -> Iterator[str]:
-    """Every n-gram was valid: its first n-1 tokens and its last token were released."""
+def _check_prefixes(rows: dict[int, Rows], listed: Any) -> Iterator[str]:
+    """Every n-gram was valid: its first n-1 tokens and its last token were released.
+
+    Words of a public vocabulary are not in the release. Then at least their number is known.
+    """
     released = {n: {tuple(tokens) for tokens, _ in rows[n]} for n in rows}
+    if listed:
+        released[1] = {(token,) for n in rows for gram in released[n] for token in gram}
+        if len(released[1]) > listed["words"]:
+            yield f"n-grams have {len(released[1]):,} different tokens, but the vocabulary has {listed['words']:,}."
     for n in sorted(rows)[1:]:
         if any(gram[:-1] not in released[n - 1] or gram[-1:] not in released[1] for gram in released[n]):
             yield f"length {n} has n-grams whose first {n - 1} tokens, or whose last token, were not released."
@@ -198,6 +209,7 @@ def _record(directory: str, manifest: dict[str, Any], digest: str) -> str:
         "Stream": manifest.get("stream"),
         "A user is": origin.get("user", unit),
         "Text": origin.get("text"),
+        "Words": origin.get("words"),
         "Tokenizer": settings.get("tokenizer"),
         "Policy": f"{manifest['plan']['policy']}: {manifest['policy']}",
         "Left out": origin.get("denied"),

@@ -1,5 +1,6 @@
 """AddSpuriousGrams: the end of a round. Zero cells join the noisy ones, and what passes its threshold is S_k so far."""
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpngram.transforms.blocks.columns import binary_array, find_keys, split_binary
-from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
+from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level, find_digests
 from dpngram.transforms.blocks.parts import ReleasedPart, name_zero_cells
 from dpngram.transforms.context import ReleaseContext
 from dpngram.transforms.keyed_dofn import RoundDoFn
@@ -18,7 +19,7 @@ from dpngram.transforms.policies.base import RoundPolicy
 from dpngram.transforms.policies.cutoffs import GROUPS, MAX_TALLIED, Cells, Cutoffs
 from dpngram.transforms.randomness.noise_key import Draw
 
-__all__ = ["AddSpuriousGrams", "collect_tokens", "complete_level", "join_zero_cells"]
+__all__ = ["AddSpuriousGrams", "collect_tokens", "complete_level", "join_zero_cells", "weigh_vocabulary"]
 
 
 class AddSpuriousGrams(beam.PTransform):
@@ -83,6 +84,8 @@ def complete_level(
     """
     if any(part.past != (earlier.name or previous.name) for part in parts):
         raise ValueError(Message.PARTS_DIFFER.format())
+    if policy.n == 1 and policy.plan.public_vocabulary:
+        return weigh_vocabulary(parts, earlier, policy, draw)
     if policy.n == 1:
         return collect_tokens(parts, earlier, policy)
     cutoffs = policy.cutoffs(previous, earlier)
@@ -130,6 +133,22 @@ def join_zero_cells(parts: Sequence[ReleasedPart], cutoffs: Cutoffs, draw: Draw)
     stratum = np.concatenate([stratum, member_stratum, cutoffs.floors_of(theirs)[0]])
     order = np.argsort(keys)
     return Cells(keys=keys[order], noisy=noisy[order], stratum=stratum[order], below=below)
+
+
+def weigh_vocabulary(parts: Sequence[ReleasedPart], words: Level, policy: RoundPolicy, draw: Draw) -> Level:
+    """S_1 where it is a public vocabulary: all of its words, each with its noisy weight.
+
+    Privacy: a word that nobody has is a cell like any other: it gets noise under its own name, as `threshold_cells`
+    does. Without it, a weight of exactly 0 would tell that nobody has the word.
+    """
+    noise, prf = policy.cutoffs(EMPTY_LEVEL, words).noise, draw("noise")
+    noisy = noise.noisy(np.zeros(len(words), np.int64), prf.encrypt(words.digests), prf)  # in the order of digests
+    for part in parts:
+        noisy[find_digests(words.digests, part.digests)] = part.noisy
+    weight = np.empty_like(noisy)
+    weight[words.digest_rows] = noisy
+    level = dataclasses.replace(words, weight=policy.publish(weight), grid=noise.grid)
+    return policy.finish(level, EMPTY_LEVEL)
 
 
 def collect_tokens(parts: Sequence[ReleasedPart], earlier: Level, policy: RoundPolicy) -> Level:

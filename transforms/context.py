@@ -68,6 +68,10 @@ class ReleaseContext:
         """When S_1 comes from a `VocabularyLevel` instead of level 1."""
         return dataclasses.replace(self.after_level(words), public_vocabulary=True)
 
+    def with_vocabulary(self, words: beam.PCollection[Level]) -> "ReleaseContext":
+        """Where level 1 weighs the words of a `VocabularyLevel`: its one round reads them as what is known already."""
+        return dataclasses.replace(self, earlier=as_side(words, "Listed", EMPTY_LEVEL))
+
     def after_round(self, found: beam.PCollection[Any], label: str, nothing: Block = EMPTY_LEVEL) -> "ReleaseContext":
         """When a round that is not the last of its level is complete; `nothing` is what it found where nobody is."""
         return dataclasses.replace(self, earlier=as_side(found, f"{label}Found", nothing))

@@ -29,11 +29,18 @@ class DecodeGrams(beam.PTransform):
         return level | "Decode" >> beam.Map(decode_grams, pruning=self._pruning, **sides).with_output_types(GramTable)
 
 
-def decode_levels(levels: dict[int, beam.PCollection[Level]], pruning: str) -> dict[int, beam.PCollection[GramTable]]:
-    """{n: S_n} -> {n: table of S_n}. Each level reads the tables of the one before."""
+def decode_levels(
+    levels: dict[int, beam.PCollection[Level]], pruning: str, *, public_vocabulary: bool = False
+) -> dict[int, beam.PCollection[GramTable]]:
+    """{n: S_n} -> {n: table of S_n}. Each level reads the tables of the one before.
+
+    With a `public_vocabulary` the table of level 1 has no rows: its words were not found in the data.
+    """
     tables: dict[int, beam.PCollection[GramTable]] = {}
     for n, level in levels.items():
         tables[n] = level | f"Decode{n}" >> DecodeGrams(tables.get(n - 1), pruning)
+    if public_vocabulary:
+        tables[1] = tables[1] | "LeaveOutWords" >> beam.Map(GramTable.without_rows)
     return tables
 
 

@@ -34,6 +34,7 @@ from dpngram.transforms.prepare_posts import PreparePosts, choose_tokenizer
 from dpngram.transforms.randomness.noise_key import Randomness
 from dpngram.transforms.sum_cells import SumCells
 from dpngram.transforms.validity_filter import PRUNINGS, ValidityFilter
+from dpngram.transforms.vocabulary import PublicVocabulary, VocabularyLevel
 from dpngram.transforms.windowing import check_windowing, windows_per_document
 
 __all__ = ["ExtractLevel", "ExtractLevels", "ExtractNgrams", "ExtractRound", "chain_levels"]
@@ -131,6 +132,9 @@ class ExtractLevels(beam.PTransform):
         user_field, text_field: names of the fields, for documents that are rows or mappings.
         user_per_document: documents have no user; each is protected by itself.
         shards: into how many blocks of users the input is cut. Does not change the result.
+        vocabulary: a list of tokens that is public, a file of words, or "tokenizer" for all tokens of a tokenizer that
+            has a list: S_1, see `PublicVocabulary`. The plan must be one with `public_vocabulary`. These words are not
+            released again: the table of length 1 is empty. In windows it is refused.
         max_bad_fraction: the largest share of users with a document that cannot be used; if there are clearly more, the
             run fails, and nothing is released. The verdict is a noisy query, see `Gate`. 1: there is no verdict. In
             windows it must be 1.
@@ -164,6 +168,7 @@ class ExtractLevels(beam.PTransform):
         text_field: str = "text",
         user_per_document: bool = False,
         shards: int = 32,
+        vocabulary: str | Sequence[str] | PublicVocabulary | None = None,
         max_bad_fraction: float = 1.0,
         checkpoints: str | None = None,
         bound_windows: bool = True,
@@ -184,6 +189,9 @@ class ExtractLevels(beam.PTransform):
         self._form = DocumentForm(user_field=user_field, text_field=text_field, user_per_document=user_per_document)
         self._tokenizer = choose_tokenizer(tokenizer, sentences, self._form)
         self._shards = check_integer("shards", shards, 1, 1 << 20)
+        if plan.public_vocabulary != (vocabulary is not None):
+            raise ParameterError("vocabulary must be given with a plan that has public_vocabulary, and with no other.")
+        self._vocabulary = None if vocabulary is None else PublicVocabulary.of(vocabulary, self._tokenizer)
         self._gate = make_gate(plan, max_bad_fraction)
         self._checkpoints, self._offline = checkpoints, offline
         self._bound_windows = bound_windows
@@ -200,8 +208,11 @@ class ExtractLevels(beam.PTransform):
         # bytes: what the noise is bound to. If the gate stops the run there is none, so nothing below is drawn or kept.
         binding = users | "BindRelease" >> BindRelease(randomness, self._gate)
         context = ReleaseContext.begin(binding, randomness, blocks=self._shards)
+        if self._vocabulary is not None:
+            words = binding | "Vocabulary" >> VocabularyLevel(self._vocabulary.words, randomness)
+            context = context.with_vocabulary(words)
         levels = chain_levels(users, self._rounds, context, self._make_round(documents, randomness))  # {n: S_n}
-        return decode_levels(levels, self._pruning)
+        return decode_levels(levels, self._pruning, public_vocabulary=self._vocabulary is not None)
 
     def guarantee(self) -> str:
         """One sentence: what is promised, to whom, over which windows."""
@@ -212,12 +223,14 @@ class ExtractLevels(beam.PTransform):
 
         Field names do not: the fingerprint of the content covers what was read from them.
         """
+        listed = {} if self._vocabulary is None else {"vocabulary": self._vocabulary.settings()}
         return {
             "plan": self._plan.settings(),
             "pruning": self._pruning,
             "tokenizer": self._tokenizer.spec,
             "user_per_document": self._form.user_per_document,
             "max_bad_fraction": 1.0 if self._gate is None else self._gate.max_bad_fraction,
+            **listed,
         }
 
     def _randomness(self, pipeline: beam.Pipeline) -> Randomness:
@@ -273,6 +286,7 @@ class ExtractOptions(TypedDict, total=False):
     text_field: str
     user_per_document: bool
     shards: int
+    vocabulary: str | Sequence[str] | PublicVocabulary | None
     max_bad_fraction: float
     checkpoints: str | None
     bound_windows: bool

@@ -47,6 +47,10 @@ class Message(enum.Enum):
         "windows each user was in; --start continued if the engine restores that state, --start again for another "
         "release, whose epsilon and delta are added."
     )
+    VOCABULARY_MISSING = (
+        "policy plus: a round for a public vocabulary has no list of words, so every token would be a cell. Give its "
+        "context with_vocabulary."
+    )
     KEYS_DIFFER = "noise_key: workers hold different keys; was the variable or secret changed meanwhile?"
     OTHER_CHECKPOINTS = (
         "noise_key: the checkpoints of this output were made with another key, or from other data; --overwrite starts "

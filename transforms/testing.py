@@ -27,6 +27,7 @@ from dpngram.transforms.prepare_posts import PostDigests, block_posts
 from dpngram.transforms.randomness.noise_key import KeyReference, KeySource, Randomness, settings_digest
 from dpngram.transforms.tokenizers.base import Tokenizer
 from dpngram.transforms.validity_filter import filter_valid
+from dpngram.transforms.vocabulary import vocabulary_level
 
 __all__ = ["ExactPlan", "exact_plan", "extract_in_memory", "key_source"]
 
@@ -83,9 +84,12 @@ def extract_in_memory(
     user_per_document: bool = False,
     shards: int = 1,
     histogram_shards: int = 1,
+    vocabulary: Sequence[str] = (),
     observe: Callable[[RoundPolicy, Sequence[Users], Any], None] | None = None,
 ) -> dict[int, GramTable]:
     """What `ExtractLevels` computes in the global window, by the same functions on arrays, in one process.
+
+    `vocabulary` is for plans with a public one.
 
     `observe` is shown, after each round, the users with what is left of their budgets, and what the level released.
     """
@@ -102,12 +106,14 @@ def extract_in_memory(
     binding = source.binding(_fingerprint(users))
 
     blocks: Sequence[Users] = users
-    first = level = EMPTY_LEVEL
+    first = level = words = EMPTY_LEVEL
+    if plan.public_vocabulary:
+        words = vocabulary_level(sorted(word.encode() for word in vocabulary), source.digest("token"))
     table, tables = EMPTY_TABLE, {}
     for n, rounds in enumerate(make_rounds(plan, pruning), 1):
         if n > 1:
             blocks = [filter_valid(block, first, level, pruning) for block in blocks] if len(level) else []
-        earlier: Any = EMPTY_LEVEL
+        earlier: Any = words if n == 1 else EMPTY_LEVEL
         for policy in rounds:
             draw = source.draws(n, policy.number, b"global", binding, earlier.name or level.name)
             histogram: dict[int, list[CellBlock]] = collections.defaultdict(list)
@@ -133,7 +139,7 @@ def extract_in_memory(
         level = earlier if len(earlier) else EMPTY_LEVEL
         first = level if n == 1 else first
         table = decode_grams(level, table, pruning) if len(level) else EMPTY_TABLE
-        tables[n] = table
+        tables[n] = table.without_rows() if n < plan.first_n else table
     return tables
 
 

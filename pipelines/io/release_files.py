@@ -48,7 +48,7 @@ class ManifestLevel(TypedDict):
     n: int
     released: int
     sigma: float
-    rho: float  # the lowest threshold
+    rho: float | None  # the lowest threshold; None for words that are public
     valid: int | None  # number of candidates; None for single tokens, which have no bound
     file: str
     bytes: int
@@ -68,6 +68,7 @@ class Origin(TypedDict, total=False):
     release: str  # the label
     user: str  # what a user was: a field, or each line
     text: str  # which field had the text
+    words: str  # that the words are a public list, if so
     denied: str  # that n-grams were left out afterwards, if so
 
 

@@ -132,6 +132,10 @@ class _Writer:
         self._directory, self._plan, self._format = directory, plan, output_format
         self._settings, self._deny = without_plan(settings), deny
         self._origin = origin or Origin()
+        listed = self._settings.get("vocabulary")
+        self._listed = int(listed["words"]) if listed else 0
+        if listed:
+            self._origin = {**self._origin, "words": _public_words(listed)}
         if deny.phrases:
             self._origin = {**self._origin, "denied": deny.in_words()}
 
@@ -178,11 +182,13 @@ class _Writer:
         seen, summed = _Seen(), _Summed(file)
         OUTPUT_FORMATS[self._format].write(self._shown(n, tables, seen), cast(IO[bytes], summed))
         table, valid = seen.table, int(previous.next_valid)
+        before = self._listed if n == 2 and self._listed else previous.total
+        rho = float(table.rho) if table.total else self._plan.threshold(n, before, valid)
         level: ManifestLevel = {
             "n": n,
             "released": seen.shown,
             "sigma": self._plan.level(n).sigma,
-            "rho": float(table.rho) if table.total else self._plan.threshold(n, previous.total, valid),
+            "rho": None if n < self._plan.first_n else rho,
             "valid": valid if n > 1 else None,
             "file": rows_name(n, self._format),
             "bytes": summed.size,
@@ -239,6 +245,13 @@ class _Summed(io.RawIOBase):
 
     def tell(self) -> int:
         return self.size
+
+
+def _public_words(listed: dict[str, Any]) -> str:
+    return (
+        f"a public list of {listed['words']:,} tokens (sha256 {listed['sha256']}). They were not found in the data, so "
+        "no row of length 1 is released; longer n-grams are made of them."
+    )
 
 
 def _is_same_release(stored: bytes, asked: bytes) -> bool:

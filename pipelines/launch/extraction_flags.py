@@ -16,6 +16,7 @@ __all__ = [
     "output_format_flag",
     "pruning_flag",
     "screen_flags",
+    "vocabulary_flag",
 ]
 
 
@@ -69,6 +70,16 @@ def deny_flag() -> Flag:
         "file with a token or phrase on each line; n-grams that hold one of them are left out of the output. This is "
         "done after the release and changes no guarantee; the list must not be made by looking at the data",
         Kind.PATH,
+        metavar="FILE",
+    )
+
+
+def vocabulary_flag() -> Flag:
+    return Flag(
+        "vocabulary",
+        "file of words, one a line, that is public, or tokenizer for all tokens of a huggingface tokenizer: only these "
+        "words take part, and level 1 costs hardly anything. They are not released again; the list must not be made by "
+        "looking at the data (policy plus)",
         metavar="FILE",
     )
 

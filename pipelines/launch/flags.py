@@ -256,4 +256,5 @@ def plan_from_flags(flags: argparse.Namespace) -> ExtractionPlan:
         shares=shares,
         windows=flags.windows,
         policy=flags.policy,
+        public_vocabulary=bool(getattr(flags, "vocabulary", None)),
     )

@@ -95,10 +95,12 @@ def _level_table(plan: ExtractionPlan, levels: list[ManifestLevel]) -> str:
         spurious = "none"
         if level["n"] > 1 and not plan.spec.eta_is_bound:
             spurious = f"{plan.eta * level['released']:,.1f}"
-        elif level["valid"] is not None:
+        elif level["valid"] is not None and level["rho"] is not None:
             spurious = f"{expected_spurious(level['sigma'], level['rho'], level['valid']):,.1f}"
         valid = "" if level["valid"] is None else f"{level['valid']:,}"
-        rho = "" if not level["released"] and level["n"] > 1 else f"{level['rho']:.4g}"
+        rho = "public words"
+        if level["rho"] is not None:
+            rho = "" if not level["released"] and level["n"] > 1 else f"{level['rho']:.4g}"
         rows.append([str(level["n"]), f"{level['released']:,}", valid, f"{level['sigma']:.4g}", rho, spurious])
     return table(head, rows, name="levels")
 

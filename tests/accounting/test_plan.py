@@ -274,3 +274,38 @@ def test_a_plan_that_forgets_its_rounding_is_refused(policy):
         wider = [dataclasses.replace(level, max_contributions=1_000_000) for level in plan.levels[1:]]
         with pytest.raises(ParameterError, match="does not give"):
             dataclasses.replace(plan, levels=(plan.levels[0], *wider))
+
+
+def test_a_public_vocabulary_leaves_all_of_delta_to_the_noise():
+    budget = {"epsilon": 1, "delta": 1e-7, "max_n": 3, "max_contributions": 10}
+    plan, known = plan_extraction(**budget), plan_extraction(**budget, public_vocabulary=True)
+    assert known.threshold_delta == 0
+    assert [part.rho for part in known.level(1).rounds] == [None]
+    assert known.level(1).sigma < plan.level(1).sigma
+    assert ExtractionPlan.from_json(known.to_json()) == known
+    assert "public_vocabulary" not in plan.to_json()  # so that older plans keep their noise
+    assert (plan.first_n, known.first_n) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"policy": "paper"}, "policy must be plus with a public vocabulary"),
+        ({"max_n": 1}, "max_n must be at least 2 with a public vocabulary"),
+        ({"public_vocabulary": 1}, "public_vocabulary must be true or false"),
+    ],
+)
+def test_plans_that_cannot_have_a_public_vocabulary(change, message):
+    budget = {"epsilon": 1, "delta": 1e-7, "max_n": 3, "max_contributions": 10, "public_vocabulary": True, **change}
+    with pytest.raises(ParameterError, match=message):
+        plan_extraction(**budget)
+
+
+def test_a_plan_cannot_be_made_public_by_hand():
+    """Without d the noise would have to pay for lone tokens, and without thresholds nothing hides them."""
+    budget = {"epsilon": 1, "delta": 1e-7, "max_n": 3, "max_contributions": 10}
+    plan, known = plan_extraction(**budget), plan_extraction(**budget, public_vocabulary=True)
+    with pytest.raises(ParameterError, match="rho must be given for level 1 unless its words are public"):
+        dataclasses.replace(plan, public_vocabulary=True)
+    with pytest.raises(ParameterError, match="threshold_delta must be"):
+        dataclasses.replace(known, public_vocabulary=False)

@@ -1,10 +1,12 @@
 """How much each policy releases, and how much of it is spurious. Run by hand:
 
     python tests/benchmarks/utility.py msnbc english untuned [--keys 5] [--data ../shared/data]
+    python tests/benchmarks/utility.py vocabulary --words /usr/share/dict/words
 
 `msnbc` and `english` read the data sets named in docs/results.md. `untuned` takes corpora on which no constant was
 chosen: the Python files of this installation (a file is a user, a line a post) and synthetic ones, for several
-epsilon. The corpora are known, so a released gram that no user has can be counted; a real run never could.
+epsilon. `vocabulary` compares with a public list of words: the categories of MSNBC, and a dictionary for English posts.
+The corpora are known, so a released gram that no user has can be counted; a real run never could.
 """
 
 import argparse
@@ -24,6 +26,7 @@ from dpngram.pipelines.io.parsing import Fields, parse_jsonl, parse_text
 from dpngram.transforms.blocks.levels import Level
 from dpngram.transforms.testing import extract_in_memory, key_source
 from dpngram.transforms.tokenizers import make_tokenizer
+from dpngram.transforms.vocabulary import PublicVocabulary
 
 
 class Corpus:
@@ -32,7 +35,7 @@ class Corpus:
     def __init__(self, blocks, tokenizer="words", user_per_document=False):
         self.blocks, self.tokenizer, self.user_per_document = list(blocks), make_tokenizer(tokenizer), user_per_document
 
-    def run(self, plan, key):
+    def run(self, plan, key, vocabulary=()):
         """Released and spurious grams, per level."""
         spurious = {}
 
@@ -51,6 +54,7 @@ class Corpus:
             user_per_document=self.user_per_document,
             shards=32,
             histogram_shards=2,
+            vocabulary=vocabulary,
             observe=observe,
         )
         return [len(table) for table in tables.values()], [spurious.get(n, 0) for n in tables]
@@ -125,6 +129,29 @@ def bench_english(data, keys):
     compare("English e=4 T=9 D=100", corpus, keys, epsilon=4, delta=1e-7, max_n=9, max_contributions=100)
 
 
+def bench_vocabulary(data, keys, words=None):
+    categories = [str(number) for number in range(1, 18)]
+    settings = [("MSNBC", msnbc(data), categories, {"epsilon": 1, "delta": 1e-7, "max_n": 6, "max_contributions": 10})]
+    if words is not None:
+        english = jsonl(data / "reddit_posts.jsonl.gz", "gzip")
+        listed = PublicVocabulary.of(str(words), english.tokenizer).words
+        budget = {"epsilon": 4, "delta": 1e-7, "max_n": 9, "max_contributions": 100}
+        settings.append((f"English, {len(listed):,} words", english, listed, budget))
+    for name, corpus, listed, budget in settings:
+        for public in (False, True):
+            plan = plan_extraction(**budget, public_vocabulary=public)
+            runs = [corpus.run(plan, key, listed if public else ()) for key in range(keys)]
+            longer = np.array([sum(released[1:]) for released, _ in runs])
+            spurious = sum(sum(found) for _, found in runs) / longer.sum()
+            levels = " ".join(f"{mean:.1f}" for mean in np.mean([released for released, _ in runs], axis=0))
+            spread = longer.std(ddof=1) if keys > 1 else 0
+            print(
+                f"{name:<22} {'public words' if public else 'as always':<12} from length 2 on {longer.mean():>10,.1f} "
+                f"+- {spread:<7.1f} spurious {100 * spurious:5.2f} %   {levels}",
+                flush=True,
+            )
+
+
 def bench_untuned(_data, keys):
     corpora = {
         "Python files": code(),
@@ -142,13 +169,18 @@ def bench_untuned(_data, keys):
 
 def main():
     benches = {"msnbc": bench_msnbc, "english": bench_english, "untuned": bench_untuned}
+    choices = [*benches, "vocabulary", []]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("which", nargs="*", choices=[*benches, []], help="which corpora (default: all)")
+    parser.add_argument("which", nargs="*", choices=choices, help="which corpora (default: all)")
     parser.add_argument("--keys", type=int, default=5)
     parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[3] / "shared" / "data")
+    parser.add_argument("--words", type=Path, help="a list of English words, for `vocabulary`")
     flags = parser.parse_args()
     for name in flags.which or benches:
-        benches[name](flags.data, flags.keys)
+        if name == "vocabulary":
+            bench_vocabulary(flags.data, flags.keys, flags.words)
+        else:
+            benches[name](flags.data, flags.keys)
 
 
 if __name__ == "__main__":

@@ -47,10 +47,12 @@ class PlusReference(Reference):
         source: of the draws.
         found: what the library found in each (level, round): names of draws, S_{k-1} for the walk, the law of heights.
         limits: numbers that need large corpora, unless they are made small.
+        vocabulary: the words of a plan with a public vocabulary.
     """
 
-    def __init__(self, posts, plan, source, found, limits):
+    def __init__(self, posts, plan, source, found, limits, vocabulary=()):
         super().__init__(posts, plan, source, "both")
+        self.vocabulary = vocabulary
         self.found, self.limits = found, limits
         self.sigma = plan.level(1).sigma
         self.bins = Bins(self.sigma)
@@ -63,7 +65,7 @@ class PlusReference(Reference):
         for k in range(1, self.plan.max_n + 1):
             self.start(k)
             if k == 1:
-                released = self.tokens()
+                released = self.listed_words() if self.plan.public_vocabulary else self.tokens()
             else:
                 self.survey()
                 self.second_look()
@@ -169,6 +171,22 @@ class PlusReference(Reference):
                     released[gram] = math.floor(value / math.sqrt(part.share))
                     self.happened["token of round", number] += 1
         return released
+
+    def listed_words(self):
+        """Level 1 with a public vocabulary: every listed word with a noisy weight, whether anybody has it or not."""
+        draw, histogram = self.draw(0), {(word,): 0 for word in self.vocabulary}
+        clip = self.source.draws(1, 0, b"global", self.source.binding(self.fingerprint))("clip")
+        (part,) = self.plan.level(1).rounds
+        for user, name in self.user_name.items():
+            keyed = {g: int(words_of(clip, name, self.name(g)[0])[0, 0]) for g in self.mine[user] & histogram.keys()}
+            kept = sorted(keyed, key=keyed.get)[: self.plan.level(1).max_contributions]
+            for gram, weight in self.spend(user, dict.fromkeys(kept, WHOLE), self.part(user, part.share)).items():
+                histogram[gram] += weight
+            self.happened["word that is not listed"] += len(self.mine[user]) - len(keyed)
+        self.check_budgets(0)
+        self.happened["word that nobody has"] += sum(not weight for weight in histogram.values())
+        values = self.noisy(histogram, draw)
+        return {gram: math.floor(value / math.sqrt(part.share)) for gram, value in values.items()}
 
     # Budgets.
 

@@ -260,4 +260,25 @@ PLUS = (
         ),
         tests=(f"{_TESTS}::test_what_is_active_depends_on_noisy_values_only",),
     ),
+    Mutant(
+        name="listed_words_without_noise",
+        why="Listed words that nobody has weigh exactly 0, so the prediction of level 2 tells who is there.",
+        edits=(
+            Edit(
+                _SPURIOUS,
+                "noise.noisy(np.zeros(len(words), np.int64), prf.encrypt(words.digests), prf)  #",
+                "np.zeros(len(words), np.int64)  #",
+            ),
+        ),
+        tests=("tests/transforms/test_vocabulary.py::test_all_words_have_noisy_weights_whoever_is_there",),
+    ),
+    Mutant(
+        name="words_beyond_the_list",
+        why="Tokens that are not in the public vocabulary have cells, too: whether there is one depends on one user.",
+        edits=(
+            Edit(_POLICY, "return listed_tokens(users, earlier)", "return all_tokens(users)"),
+            Edit(_POLICY, "CandidateBlock, listed_tokens\n", "CandidateBlock, all_tokens\n"),
+        ),
+        tests=("tests/transforms/test_vocabulary.py::test_what_users_spend_on_listed_words",),
+    ),
 )

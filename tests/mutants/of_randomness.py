@@ -245,6 +245,12 @@ RANDOMNESS = (
         ),
     ),
     Mutant(
+        name="vocabulary_left_out_of_the_key",
+        why="Two releases with different public vocabularies draw the same bits for the words that both have.",
+        edits=(Edit("transforms/extract.py", "            **listed,\n", ""),),
+        tests=("tests/transforms/test_vocabulary.py::test_the_key_is_bound_to_the_list",),
+    ),
+    Mutant(
         name="plan_left_out_of_the_key",
         why="Two releases with other noise levels draw the same bits: from both, the exact weights follow.",
         edits=(

@@ -75,3 +75,17 @@ def test_doubtful_budgets_warn_once(capsys):
     ]
     assert main([*words(), "--users", "50000"]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_a_public_vocabulary(capsys):
+    budget = ["--epsilon=4", "--delta=1e-6", "--max_n=3", "--max_contributions=20", "--vocabulary"]
+    assert main(["plan", *budget]) == 0
+    out = capsys.readouterr().out
+    assert "In short: a pair of listed words needs about" in out
+    assert " public " in out
+    assert main(["plan", *budget, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["public_vocabulary"] is True
+    assert {row["n"] for row in document["derived"]["users_needed"]} == {2, 3}
+    assert main(["plan", *budget, "--explain"]) == 0
+    assert "Nothing of length 1 is released" in " ".join(capsys.readouterr().out.split())

@@ -54,6 +54,7 @@ VALUES = {
         ["words", "whitespace", r"regex:\w+ ?", "huggingface:gs://some-bucket/t.json", "my_package.tokens:split"],
         ["word", "huggingface:", "regex:", "huggingface:/tmp/t.json"],
     ),
+    "vocabulary": (["tokenizer", "gs://some-bucket/words.txt"], ["/tmp/words.txt", "words"]),
     "input_format": (list(INPUT_FORMATS), ["json", "JSONL"]),
     "output_format": (list(OUTPUT_FORMATS), ["xml"]),
     "pruning": (["both", "single"], ["none"]),

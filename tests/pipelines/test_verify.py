@@ -164,3 +164,41 @@ def test_what_a_user_was(tmp_path, capsys):
     assert verify(tmp_path / "out") == 0
     assert "A user is: each line\nText:      the line\n" in capsys.readouterr().out
     assert list(find_problems(str(tmp_path / "out"), [])) == ["manifest.json must be a JSON object."]
+
+
+def test_a_release_with_a_public_vocabulary(tmp_path, capsys):
+    """Its words are not released, verify says so, and a forged manifest is found out."""
+    rows = [{"user": f"u{i}", "text": "see you tomorrow at noon"} for i in range(400)]
+    words = tmp_path / "words.txt"
+    words.write_text("See\nyou\ntomorrow\nnever said\n")
+    release = tmp_path / "out"
+    more = ("--input", write(tmp_path / "in.jsonl", rows), "--policy", "plus", "--vocabulary", str(words))
+    assert extract(release, *more) == 0
+    assert (release / "ngrams-01.jsonl").read_bytes() == b""
+    assert '["see", "you"]' in (release / "ngrams-02.jsonl").read_text()
+    assert "noon" not in (release / "ngrams-02.jsonl").read_text()
+    assert "public words" in (release / "report.html").read_text()
+    assert verify(release) == 0
+    assert "Words:     a public list of 5 tokens (sha256 " in capsys.readouterr().out
+
+    manifest = json.loads((release / "manifest.json").read_text())
+    assert manifest["levels"][0]["rho"] is None
+    (release / "report.html").unlink()
+    for change, expected in (
+        (lambda m: m["settings"].pop("vocabulary"), "words of a public vocabulary must be named"),
+        (lambda m: m["settings"]["vocabulary"].update(words=2), "but the vocabulary has 2"),
+        (lambda m: m["levels"][0].update(rho=3.5), "a level has no threshold"),
+    ):
+        forged = json.loads(json.dumps(manifest))
+        change(forged)
+        assert any(expected in problem for problem in find_problems(str(release), forged))
+
+
+def test_an_empty_release_with_a_public_vocabulary(tmp_path):
+    """All numbers of the manifest can be written, and read again."""
+    words = tmp_path / "words.txt"
+    words.write_text("see\nyou\n")
+    source = write(tmp_path / "in.jsonl", [{"user": "u", "text": "a b"}])
+    assert extract(tmp_path / "out", "--input", source, "--policy", "plus", "--vocabulary", str(words)) == 0
+    assert verify(tmp_path / "out") == 0
+    assert "Infinity" not in (tmp_path / "out" / "manifest.json").read_text()

@@ -44,7 +44,7 @@ def dense_corpus(random):
     }
 
 
-def run_library(posts, plan, source, random):
+def run_library(posts, plan, source, random, vocabulary=()):
     """The tables of a release, and what its rounds found: levels, surveys, and what is left of budgets."""
     found = {}
 
@@ -62,8 +62,10 @@ def run_library(posts, plan, source, random):
         make_tokenizer("words"),
         shards=shards,
         histogram_shards=histogram_shards,
+        vocabulary=vocabulary,
         observe=observe,
     )
+    found.setdefault((1, 2), found[1, 0])  # the last round of level 1: with a public vocabulary there is one
     return tables, found
 
 
@@ -122,3 +124,40 @@ def test_released_grams_are_identical(corpora, monkeypatch):
     }
     assert not {event: happened[event] for event, least in often.items() if happened[event] < least}
     assert sum(event[0] == "gain" for event in happened) >= 5, happened
+
+
+@pytest.mark.parametrize("corpora", [9, pytest.param(150, marks=pytest.mark.campaign)])
+def test_released_grams_are_identical_with_a_public_vocabulary(corpora, monkeypatch):
+    """The same where S_1 is a list of words: weights of all of them, budgets, and every level after it."""
+    random = np.random.default_rng(18)
+    totals, happened = collections.Counter(), collections.Counter()
+    for number in range(corpora):
+        plan = plan_extraction(
+            epsilon=float(random.choice([4.0, 20.0, 110.0])),
+            delta=0.2,
+            max_n=3,
+            max_contributions=int(random.integers(1, 30)),
+            eta=0.2,
+            public_vocabulary=True,
+        )
+        limits = Limits(every=40, least=4, most=12) if number % 2 else Limits()
+        monkeypatch.setattr(plus, "_ALL_ACTIVE", limits.every)
+        monkeypatch.setattr(plus, "_LEAST_ACTIVE", limits.least)
+        monkeypatch.setattr(plus, "_MOST_ACTIVE", limits.most)
+        posts = dense_corpus(random) if number % 5 == 0 else mixed_corpus(random)
+        vocabulary = [f"w{i}" for i in range(random.integers(4, 20)) if random.random() < 0.8] + ["nobody"]
+        source = key_source(bytes([number]) * 32, number)
+        tables, found = run_library(posts, plan, source, random, vocabulary)
+        assert not len(tables[1])
+        reference = PlusReference(posts, plan, source, found, limits, vocabulary)
+        for k, expected in reference.run():
+            if k == 1:
+                words = sorted(expected, key=lambda gram: gram[0].encode())
+                assert found[1, 0].weight.tolist() == [reference.weight_of[1][gram] for gram in words]
+                continue
+            assert {tuple(gram.tokens): gram.weight for gram in tables[k].rows()} == expected, (number, k)
+            totals[k] += len(expected)
+        happened += reference.happened
+    least = {"word that is not listed": 50, "word that nobody has": 9, "spurious": 1, "stratum with a floor": 5}
+    assert not {event: happened[event] for event, number in least.items() if happened[event] < number}
+    assert all(totals[k] > 50 for k in (2, 3)), totals

@@ -20,7 +20,7 @@ from dpngram.transforms.blocks.columns import (
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level, pack_keys
 from dpngram.transforms.blocks.users import UserBlock, Users
 
-__all__ = ["CandidateBlock", "all_tokens", "make_postings", "open_candidates"]
+__all__ = ["CandidateBlock", "all_tokens", "listed_tokens", "make_postings", "open_candidates"]
 
 
 @register_block
@@ -86,15 +86,24 @@ def open_candidates(users: Users, earlier: Level) -> CandidateBlock:
 
 def all_tokens(block: UserBlock, earlier: Level = EMPTY_LEVEL) -> CandidateBlock:
     """Level 1: every token is a candidate, unless it is released already."""
+    return _tokens(block, earlier.find_tokens(block.digests) < 0 if len(earlier) else None)
+
+
+def listed_tokens(block: UserBlock, vocabulary: Level) -> CandidateBlock:
+    """Level 1 with a public vocabulary: the tokens that it lists are candidates, and no others."""
+    return _tokens(block, vocabulary.find_tokens(block.digests) >= 0)
+
+
+def _tokens(block: UserBlock, keep: Array | None) -> CandidateBlock:
+    """The tokens of the dictionary that `keep` says, or all of them."""
     ids, digests = block.ids, block.digests
     offsets, data = block.token_offsets, block.token_bytes
     occupied = block.occupied()
-    if len(earlier):
-        fresh = earlier.find_tokens(digests) < 0
-        renumbered = np.append(np.cumsum(fresh) - 1, 0)
-        occupied &= np.append(fresh, False)[ids]
-        ids, digests = renumbered[ids], digests[fresh]
-        offsets, data = split_binary(binary_array(offsets, data).take(pa.array(np.flatnonzero(fresh))))
+    if keep is not None:
+        renumbered = np.append(np.cumsum(keep) - 1, 0)
+        occupied &= np.append(keep, False)[ids]
+        ids, digests = renumbered[ids], digests[keep]
+        offsets, data = split_binary(binary_array(offsets, data).take(pa.array(np.flatnonzero(keep))))
     positions = np.flatnonzero(occupied).astype(np.int32)
     _, gram_start, positions = _sorted_postings(
         np.take(ids, positions).astype(np.uint64), len(digests), positions, len(block.ids)

@@ -49,6 +49,10 @@ class GramTable(Block):
         """The tokens that occur here as an Arrow column of strings."""
         return binary_array(self.token_offsets, self.token_bytes).cast(pa.large_string())
 
+    def without_rows(self) -> "GramTable":
+        """Its figures alone."""
+        return dataclasses.replace(empty_table(self.n), next_valid=self.next_valid, rho=self.rho)
+
     def rows(self) -> Iterator[Ngram]:
         """The n-grams one by one, in the order of their tokens' bytes."""
         words = self.vocabulary.to_pylist()

@@ -3,6 +3,8 @@
 Every user has one budget for the whole run (budgets.py). Level 1 is made in three rounds, each of which leaves out what
 the ones before have released. Every later level has three rounds, too:
 
+With a public vocabulary, level 1 has one small round instead, which weighs the listed words.
+
 1. *Survey*, on all of V_k. A prediction from earlier levels guides a user's weight to grams that are neither hopeless
    nor certain (guide.py). The noisy values show, stratum by stratum, how many cells are zero cells and how high the
    others are (prior.py), and which cells are worth a second look: the active ones.
@@ -20,12 +22,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpngram.accounting import ExtractionPlan
-from dpngram.transforms.blocks.candidates import CandidateBlock
+from dpngram.transforms.blocks.candidates import CandidateBlock, listed_tokens
 from dpngram.transforms.blocks.cells import CellBlock
 from dpngram.transforms.blocks.columns import Array, Block
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
 from dpngram.transforms.blocks.surveys import EMPTY_SURVEY, Survey, name_of
-from dpngram.transforms.blocks.users import Users
+from dpngram.transforms.blocks.users import UserBlock, Users
 from dpngram.transforms.messages import Message
 from dpngram.transforms.policies.base import RoundPolicy
 from dpngram.transforms.policies.budgets import (
@@ -47,7 +49,7 @@ from dpngram.transforms.policies.strata import Strata
 from dpngram.transforms.randomness.noise import UNIT, Noise
 from dpngram.transforms.randomness.prf import Prf
 
-__all__ = ["PlusCount", "PlusSecondLook", "PlusSurvey", "PlusTokens", "plus_round"]
+__all__ = ["PlusCount", "PlusSecondLook", "PlusSurvey", "PlusTokens", "PlusVocabulary", "plus_round"]
 
 _ALL_ACTIVE = 1 << 17  # with no more members than this, every cell of V_k is active
 _LEAST_ACTIVE, _MOST_ACTIVE = 2000, 1 << 15  # zero cells of one stratum
@@ -103,6 +105,25 @@ class PlusTokens(_PlusRound):
         """The noisy value, as it would be with the whole share of the level: W of the next prediction."""
         weight: Array = np.floor(noisy / np.sqrt(self.round.share)).astype(np.int64)
         return weight
+
+
+class PlusVocabulary(PlusTokens):
+    """Level 1 with a public vocabulary: noisy weights of the listed words, for the prediction of later levels.
+
+    S_1 is the list, whatever the weights are. `earlier` is the level of a `VocabularyLevel`.
+
+    Privacy: the cells are the listed words, so they are public. Every one of them gets noise, also those that nobody
+    has (`weigh_vocabulary`), and a token that is not listed has no cell. So this is a query of Theorem A like those of
+    later levels, and needs no threshold. Users pay as in `PlusTokens`.
+    """
+
+    def candidates(self, users: Users, earlier: Any) -> CandidateBlock:
+        if not isinstance(users, UserBlock) or not len(earlier):  # without a list nothing may pass for a cell
+            raise ValueError(Message.VOCABULARY_MISSING.format())
+        return listed_tokens(users, earlier)
+
+    def cutoffs(self, previous: Level, earlier: Any) -> Cutoffs:
+        return Cutoffs(Noise(self.level.sigma), Strata(EMPTY_LEVEL, self.pruning), np.array([ALL]))
 
 
 class PlusSurvey(_PlusRound):
@@ -310,5 +331,6 @@ def _first_active_bins(size: Array, previous: int, tail: Array, every: int) -> A
 
 def plus_round(plan: ExtractionPlan, n: int, number: int, pruning: str) -> RoundPolicy:
     """Round `number` of level n."""
-    kind = PlusTokens if n == 1 else (PlusSurvey, PlusSecondLook, PlusCount)[number]
+    first = PlusVocabulary if plan.public_vocabulary else PlusTokens
+    kind = first if n == 1 else (PlusSurvey, PlusSecondLook, PlusCount)[number]
     return kind(plan, n, number, pruning)

@@ -51,6 +51,10 @@ class Tokenizer(abc.ABC):
     def tokenize(self, texts: pa.Array) -> TokenColumn:
         """Tokenises a column of UTF-8 texts without nulls."""
 
+    def vocabulary(self) -> list[str] | None:
+        """All tokens that it can make, if it has such a list."""
+        return None
+
 
 def encode_tokens(offsets: Array, data: Array, bounds: Array) -> TokenColumn:
     """A column of records given as tokens already; `bounds` are the records' token ranges."""

@@ -148,6 +148,9 @@ class HuggingFaceTokenizer(ByText):
         loaded = _load_hugging_face(self.path, self.digest)
         return lambda text: loaded.encode(text, add_special_tokens=False).tokens
 
+    def vocabulary(self) -> list[str] | None:
+        return sorted(_load_hugging_face(self.path, self.digest).get_vocab(with_added_tokens=True))
+
 
 _LOADED: dict[tuple[str, str], Any] = {}
 

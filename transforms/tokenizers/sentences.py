@@ -32,6 +32,9 @@ class SentenceTokenizer(Tokenizer):
         record = np.searchsorted(offsets, cuts[column.record], side="right") - 1
         return dataclasses.replace(column, record=record)
 
+    def vocabulary(self) -> list[str] | None:
+        return self.inner.vocabulary()
+
 
 _WIDE_STOPS = tuple(stop.encode() for stop in "\u3002\uff01\uff1f\u2026")
 

@@ -298,8 +298,7 @@ class PlusReference(Reference):
         cells, _, _ = self.look(histogram, self.bin_1.keys(), edges, draw)
         class_of = {gram: (self.stratum[gram], self.bin_1.get(gram, -1), bins.of(cells[gram])) for gram in cells}
         counts.update(class_of.values())
-        f_1, f_2, f_3 = self.shares
-        ratio = math.sqrt((f_2 if self.counted else f_2 + f_3) / f_1)
+        ratio = math.sqrt(self.second_share() / self.shares[0])
         rho = {(s, -1): ratio / (self.guide[s] / WHOLE) for s in rest_floor}
         for s, b in self.guide_2:
             rho[s, b] = ratio * (self.guide_2[s, b] / WHOLE) / (self.guide[s] / WHOLE)
@@ -337,15 +336,22 @@ class PlusReference(Reference):
             z_1 = self.noisy_1[gram] * bins.to_sigma if b >= 0 else 0.0
             combined = z_1 + rho[s, b] * (cells[gram] * bins.to_sigma)
             height = combined / precision if combined > 5 * math.sqrt(precision) else height[place]
-            guide = math.sqrt(f_1) * (self.guide[s] / WHOLE)
+            guide = math.sqrt(self.shares[0]) * (self.guide[s] / WHOLE)
             self.rank[gram] = int(rank[place])
             self.weight[gram] = math.floor(height / guide * (self.sigma * UNIT / self.step))
+        self.happened["second look with the whole allowance"] += self.second_share() == 1
         self.happened["cell of the rest"] += len(cells) - len(self.bin_1)
+
+    def second_share(self):
+        """The part of the allowance for the second look; all of it where cells that were not active take part."""
+        if self.rest and any(self.floor.values()):
+            return 1.0
+        return self.shares[1] if self.counted else self.shares[1] + self.shares[2]
 
     def second_weights(self):
         """What users give in the second look: at levels without a count, users at their last level give all."""
         histogram = collections.Counter()
-        share = self.shares[1] + (0 if self.counted else self.shares[2])
+        share = self.second_share()
         for user, mine in self.mine.items():
             guides = {g: self.guide_2[self.stratum[g], self.bin_1[g]] if g in self.bin_1 else self.rest for g in mine}
             guides = {gram: int(guide) for gram, guide in guides.items() if guide}

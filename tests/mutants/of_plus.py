@@ -93,6 +93,12 @@ PLUS = (
         tests=_COUNTED,
     ),
     Mutant(
+        name="the_second_look_spends_what_the_survey_spent",
+        why="Where the second look may spend the whole allowance, it does so even if the survey has left less.",
+        edits=(Edit(_BUDGETS, "    return np.minimum(part, budget)\n", "    return part\n"),),
+        tests=_UNCOUNTED,
+    ),
+    Mutant(
         name="more_than_is_left_at_the_last_level",
         why="A user whose text reaches no higher level spends a whole budget, whatever it has spent before.",
         edits=(

@@ -113,6 +113,7 @@ def test_released_grams_are_identical(corpora, monkeypatch):
         "cell vouched for": 500,
         "stratum with a floor": 50,
         "stratum with fewer zeros": 50,
+        "second look with the whole allowance": 10,
         "cell of the rest": 100,
         "released from the rest": 4,
         "spurious": 100,

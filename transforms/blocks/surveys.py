@@ -27,13 +27,13 @@ class Survey(Block):
     counted: int = 0  # 1: the level has a count
     rest_guide: int = 0  # lambda_2 of all cells that are not active
     name: int = 0  # names all that the next query depends on, see `name_of`
+    floor: Array = empty_column(np.int64)  # the first active bin of each stratum; 0: all its cells are active
 
     # From the survey to the second look, one per cell:
     noisy: Array = empty_column(np.int64)  # in steps of the noise's grid
     stratum: Array = empty_column(np.int16)
     # and one per stratum:
     size: Array = empty_column(np.int64)  # members of V_k
-    floor: Array = empty_column(np.int64)  # the first active bin
     guide_by_stratum: Array = empty_column(np.uint16)  # lambda_1
     guide_by_bin: Array = empty_column(np.uint16, shape=(0, 0))  # lambda_2, strata x bins
     zeros: Array = empty_column(np.float64)  # about how many members are zero cells

@@ -187,8 +187,7 @@ class PlusSecondLook(_PlusRound):
         return Cutoffs(noise, Strata(previous, self.pruning), floor, active=earlier)
 
     def settle(self, cells: Cells, cutoffs: Cutoffs, previous: Level, earlier: Survey) -> Survey:
-        first, second, count = self.shares
-        shares = (first, second if earlier.counted else second + count)
+        shares = (self.shares[0], _second_share(earlier, self.shares))
         floor = _rest_floor(earlier, len(previous), cutoffs.noise)
         return rank_cells(cutoffs.noise, earlier, cells, floor, self.plan.eta, shares)
 
@@ -258,7 +257,7 @@ class PlusCount(_PlusRound):
 class _Second:
     """What the users of a block give in the second look, and what is left to them after it.
 
-    A user gives sqrt(a) lambda_2 / sqrt(max(n2, 1)) to its cells, where a is its share of the allowance. In levels
+    A user gives sqrt(a) lambda_2 / sqrt(max(n2, 1)) to its cells, where a follows from `_second_share`. In levels
     without a count a user who reaches no higher level spends all that is left, sqrt(B) lambda_2 / sqrt(n2): there is
     nothing to save for. In levels where most cells are certain, cells that are not active take part, and the lambda_2
     of a user's m cells are raised to at least 4 / sqrt(m) at its last level, and 1.5 / sqrt(m) before.
@@ -275,8 +274,7 @@ class _Second:
         guide = np.take(np.append(survey.guide, np.uint16(survey.rest_guide))[self.cells], self.pairs.gram)
         self._rows = np.flatnonzero(guide)
         self._user, self._guide = np.take(self.pairs.user, self._rows), guide[self._rows].astype(np.float64)
-        share = shares[1] if survey.counted else shares[1] + shares[2]
-        self._allowed, self._full = part_of(users.allowance, share, users.budget), None
+        self._allowed, self._full = part_of(users.allowance, _second_share(survey, shares), users.budget), None
         if not survey.counted:
             self._full = users.is_last
             self._allowed = np.where(users.is_last, users.budget, self._allowed)
@@ -296,6 +294,18 @@ class _Second:
         """What is left of each user's budget."""
         left: Array = self.users.budget - price(self._user, self._guide, self._allowed, self._full)
         return left
+
+
+def _second_share(survey: Survey, shares: tuple[float, ...]) -> float:
+    """The part of the allowance that the second look may spend: what the survey and the count leave.
+
+    Where most cells are certain and not all are active, the survey spent most of its share on what was certain, and its
+    value is lost for cells that are not active. There the second look may spend as much as the whole allowance, and
+    later levels have so much less.
+    """
+    if survey.rest_guide and survey.floor.any():
+        return 1.0
+    return shares[1] if survey.counted else shares[1] + shares[2]
 
 
 def _with_grams(users: Users) -> CandidateBlock:

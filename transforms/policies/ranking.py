@@ -151,6 +151,7 @@ def rank_cells(
         guide=np.append(survey.guide, np.uint16(survey.rest_guide))[known],
         counted=survey.counted,
         rest_guide=survey.rest_guide,
+        floor=survey.floor,
         rank=cell_rank.astype(np.uint16),
         weight=np.where(cell_rank <= _rank(_LAST), weight, 0).astype(np.int64),
         reached=reached.astype(np.int64),

@@ -3,6 +3,7 @@
 import argparse
 import functools
 import json
+import math
 import os
 import re
 import time
@@ -50,11 +51,12 @@ from dpngram.pipelines.launch.runner import make_pipeline, runs_here
 from dpngram.transforms import ExtractLevels
 from dpngram.transforms.limit_windows import STREAM_STARTS
 from dpngram.transforms.randomness.noise_key import KeyReference
+from dpngram.transforms.windowing import check_delay
 
 __all__ = ["ParseMessages", "run", "stream_messages"]
 
-# A message may have a time that is so many seconds after its arrival: clocks differ.
-_MOST_AHEAD = 60.0
+# A message may have a time that is so many milliseconds after its arrival: clocks differ.
+_MOST_AHEAD = 60_000
 # Engines that restore no state when a job is started again.
 _FORGETFUL = ("PrismRunner", "BundleBasedDirectRunner")
 # What the manifest of a window says about the stream.
@@ -78,7 +80,8 @@ def run(argv: Sequence[str]) -> int:
 def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     plan = plan_from_flags(flags)
     check_choice("output_format", flags.output_format, tuple(OUTPUT_FORMATS))
-    window = _windows(flags)
+    delay = _delay(flags)
+    window = _windows(flags, delay)
     _check_source(flags)
     _check_start(flags.start, options)
     _check_key(flags.noise_key, flags.key_records, flags.output, ledger=flags.ledger, deny=flags.deny)
@@ -88,6 +91,7 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         **extraction_arguments(flags),
         max_bad_fraction=1.0,  # windows have no gate
         bound_windows=True,
+        window_delay=delay,
         stream_start=flags.start,
         offline=offline,
     )
@@ -116,6 +120,7 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         plan,
         extract,
         flags.output_format,
+        delay=delay,
         again=flags.start == "again",
         release=flags.release,
         deny=read_deny_list(flags.deny, flags.tokenizer, offline=offline),
@@ -140,6 +145,7 @@ def stream_messages(
     extract: ExtractLevels,
     output_format: str = "jsonl",
     *,
+    delay: float = 0.0,
     again: bool = False,
     release: str = "",
     deny: DenyList = NOTHING_DENIED,
@@ -149,18 +155,19 @@ def stream_messages(
     Args:
         messages: (JSON message, time of arrival).
         fields: the names of the fields with user, text and time; no time: that of the arrival.
-        window: fixed or sliding windows.
+        window: fixed or sliding windows, shifted by `delay`.
         output: gets a directory for each window with a release.
         plan: the plan of `extract`, for the manifest.
         extract: the transform from documents to levels.
         output_format: one of `OUTPUT_FORMATS`.
+        delay: seconds that a message may be late, see `ParseMessages`; `extract` must have it as its `window_delay`.
         again: the stream was started before, and its state is lost; the manifest says so.
         release: the label, for the manifest.
         deny: what is left out of everything that is written.
     """
     tables = (
         messages
-        | "Parse" >> ParseMessages(*fields)  # (user, text) at their time
+        | "Parse" >> ParseMessages(*fields, delay=delay)  # (user, text) at their time, plus the delay
         | "Windows" >> beam.WindowInto(window)
         | EXTRACT_LABEL >> extract  # {n: table of released grams}, for each window
     )
@@ -172,48 +179,65 @@ def stream_messages(
         origin={"user": f"field {fields[0]}", "text": f"field {fields[1]}", "release": release},
         deny=deny,
         stream=_STARTED_AGAIN if again else _ONE_START,
+        window_delay=delay,
     )
 
 
 class ParseMessages(beam.PTransform):
-    """(JSON message, arrival) -> (user, text) with the time of the message, or of its arrival.
+    """(JSON message, arrival) -> (user, text) at the time of the message, or of its arrival, plus `delay`.
+
+    Whether a message is used is decided by the message and its arrival alone: it is left out if its time is more than
+    `delay` before its arrival (counter `late_messages`) or more than a minute after (`early_messages`: it would wait in
+    memory for a window that may be years away). What is used gets a time that is never before its arrival. So under a
+    watermark that never passes an arrival that is still to come, the engine drops nothing as late, and what a window
+    holds is a function of the messages and their arrivals: not of the speed of the job, or of a restart.
 
     Privacy: the watermark comes from the source's clock, never from the messages. Otherwise one message with a time far
     in the future would make everybody else's late. A message that cannot be used is counted and left out; no error
-    shows its content. A message with a time more than a minute after its arrival is left out, too: it would wait in
-    memory for a window that may be years away.
+    shows its content.
 
     Args:
         user_field, text_field: the names of the fields.
         time_field: the name of the field with the time; None: the time of arrival.
+        delay: seconds that a message may be late.
     """
 
-    def __init__(self, user_field: str, text_field: str, time_field: str | None) -> None:
+    def __init__(self, user_field: str, text_field: str, time_field: str | None, delay: float = 0.0) -> None:
         super().__init__()
-        self._fields = (user_field, text_field, time_field)
+        self._parse = _ParseDoFn(user_field, text_field, time_field, check_delay(delay))
 
     def expand(self, messages: beam.PCollection[tuple[bytes, float]]) -> beam.PCollection[Any]:
-        return messages | "Fields" >> beam.ParDo(_ParseDoFn(*self._fields))
+        return messages | "Fields" >> beam.ParDo(self._parse)
 
 
 class _ParseDoFn(beam.DoFn):
-    def __init__(self, user_field: str, text_field: str, time_field: str | None) -> None:
-        self._user, self._text, self._time = user_field, text_field, time_field
+    def __init__(self, user_field: str, text_field: str, time_field: str | None, delay: int) -> None:
+        self._user, self._text, self._time, self._delay = user_field, text_field, time_field, delay
         self._bad = Metrics.counter("dpngram", "bad_documents")
+        self._late = Metrics.counter("dpngram", "late_messages")
+        self._early = Metrics.counter("dpngram", "early_messages")
 
     def process(self, arrived: tuple[bytes, float]) -> Iterator[Any]:
-        message, arrival = arrived
+        message, arrival = arrived[0], _milliseconds(arrived[1])
         try:
             record = json.loads(message)
             user, text = record[self._user], record[self._text]
             json.dumps([user, text], ensure_ascii=False).encode()  # half a surrogate pair cannot be encoded
-            moment = arrival if self._time is None else _seconds(record[self._time])
-            if not -6e10 < moment < arrival + _MOST_AHEAD:
-                raise ValueError
+            moment = arrival if self._time is None else _milliseconds(_seconds(record[self._time]))
         except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
             self._bad.inc()
         else:
-            yield TimestampedValue((user, text), Timestamp(moment))
+            if moment + self._delay < arrival:
+                self._late.inc()
+            elif moment > arrival + _MOST_AHEAD:
+                self._early.inc()
+            else:
+                yield TimestampedValue((user, text), Timestamp(micros=1000 * (moment + self._delay)))
+
+
+def _milliseconds(seconds: float) -> int:
+    """Rounded down; raises what Python raises for what is not a number."""
+    return math.floor(1000 * seconds)
 
 
 def _seconds(moment: Any) -> float:
@@ -226,21 +250,31 @@ def _seconds(moment: Any) -> float:
     return float(moment)
 
 
-def _windows(flags: argparse.Namespace) -> FixedWindows | SlidingWindows:
-    size = check_number("window", flags.window, 1e-3, 1e9)
+def _delay(flags: argparse.Namespace) -> float:
+    """Seconds that a message may be late. One that has no time but its arrival never is."""
+    if flags.time_field is None:
+        if flags.max_delay is not None:
+            raise ParameterError("max_delay must be left out without time_field: no message is late by its arrival.")
+        return 0.0
+    return check_number("max_delay", 60.0 if flags.max_delay is None else flags.max_delay, 0.0, 1e9)
+
+
+def _windows(flags: argparse.Namespace, delay: float) -> FixedWindows | SlidingWindows:
+    """The windows of the messages, shifted by the delay: each closes when nothing for it can arrive any more."""
+    size, offset = check_number("window", flags.window, 1e-3, 1e9), Timestamp(micros=1000 * check_delay(delay))
     if flags.period is None:
-        return FixedWindows(size)
+        return FixedWindows(size, offset)
     period = check_number("period", flags.period, 1e-3, 1e9)
     if period > size:
         raise ParameterError(f"period must be at most the window, got {period:g} > {size:g}.")
-    return SlidingWindows(size, period)
+    return SlidingWindows(size, period, offset)
 
 
 def _check_source(flags: argparse.Namespace) -> None:
     if (flags.input is None) == (flags.subscription is None):
         raise ParameterError("give either --input or --subscription, not both.")
     if flags.subscription is not None:
-        for name in ("max_delay", "poll", "duration"):
+        for name in ("poll", "duration"):
             if getattr(flags, name) is not None:
                 raise ParameterError(f"{name} must be left out with subscription: Pub/Sub has its own clock.")
     elif FileSystems.get_scheme(flags.input) is None:
@@ -303,12 +337,11 @@ def _read(pipeline: beam.Pipeline, flags: argparse.Namespace) -> beam.PCollectio
 
         messages = pipeline | "Read" >> ReadFromPubSub(subscription=flags.subscription)
         return messages | "Arrival" >> beam.Map(_with_arrival)
-    delay = check_number("max_delay", 60.0 if flags.max_delay is None else flags.max_delay, 0.0, 1e9)
     interval = check_number("poll", 5.0 if flags.poll is None else flags.poll, 0.1, 1e6)
     stop = None
     if flags.duration is not None:
         stop = time.time() + check_number("duration", flags.duration, 0.0, 1e9)
-    return pipeline | "Read" >> PollFiles(flags.input, interval=interval, delay=delay, stop=stop)
+    return pipeline | "Read" >> PollFiles(flags.input, interval=interval, stop=stop)
 
 
 def _with_arrival(message: bytes, published: Any = beam.DoFn.TimestampParam) -> tuple[bytes, float]:
@@ -358,7 +391,11 @@ def _window_flags() -> list[Flag]:
             default="new",
             choices=STREAM_STARTS,
         ),
-        Flag("max_delay", "files: seconds to wait for late messages of a window (default 60)", Kind.NUMBER),
+        Flag(
+            "max_delay",
+            "with --time_field: seconds that a message may be late; windows wait as long (default 60)",
+            Kind.NUMBER,
+        ),
         Flag("poll", "files: seconds between two looks at the directory (default 5)", Kind.NUMBER),
         Flag("duration", "files: seconds until the program ends (default: never)", Kind.NUMBER),
     ]

@@ -19,7 +19,7 @@ from dpngram.transforms.blocks.users import UserBlock
 from dpngram.transforms.decide_release import DecideRelease, Gate
 from dpngram.transforms.keyed_dofn import KeyedDoFn
 from dpngram.transforms.randomness.noise_key import KeyReference, Randomness, settings_digest
-from dpngram.transforms.windowing import check_windowing, window_name
+from dpngram.transforms.windowing import check_windowing
 
 __all__ = [
     "BindContent",
@@ -110,6 +110,7 @@ def make_randomness(
     release: str = "",
     key_records: str | None = None,
     offline: bool = False,
+    window_delay: int = 0,
 ) -> Randomness:
     """What the noise of a release comes from. Call it in `expand`: the place in the graph enters the noise.
 
@@ -122,10 +123,11 @@ def make_randomness(
         release: a label; a second release with the same key needs another.
         key_records: a directory that remembers what keys were used for, besides the usual places.
         offline: no file is looked at or created.
+        window_delay: milliseconds by which windows are shifted; taken off again in their names.
     """
     key = choose_key(pipeline, noise_key, key_records, offline=offline)
     named = settings_digest({**settings, "plan": plan.settings()})
-    return Randomness(key, release, applied_label(pipeline), named)
+    return Randomness(key, release, applied_label(pipeline), named, window_delay)
 
 
 def check_key(noise_key: str | None, key_records: str | None) -> None:
@@ -220,4 +222,4 @@ class _SumFingerprints(beam.CombineFn):
 
 class _BindDoFn(KeyedDoFn):
     def process(self, content: bytes, window: Any = beam.DoFn.WindowParam) -> Iterator[bytes]:
-        yield self._source.bind(window_name(window), content[:16])
+        yield self._source.bind(self.window_name(window), content[:16])

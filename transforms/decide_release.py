@@ -17,7 +17,6 @@ from dpngram.transforms.randomness.draws import standard_normal
 from dpngram.transforms.randomness.noise import UNIT
 from dpngram.transforms.randomness.noise_key import Randomness
 from dpngram.transforms.randomness.prf import Bits128, Prf
-from dpngram.transforms.windowing import window_name
 
 __all__ = ["DEFAULT_BAD_FRACTION", "DecideRelease", "Gate", "TooManyBadRecords", "make_gate"]
 
@@ -112,8 +111,8 @@ class _DecideDoFn(KeyedDoFn):
         self._gate = gate
 
     def process(self, content: bytes, window: Any = beam.DoFn.WindowParam) -> Iterator[bytes]:
-        binding = self._source.bind(window_name(window), content[:16])
-        draw = self._source.prf("gate", 0, 0, window_name(window), binding)  # the query before level 1
+        binding = self._source.bind(self.window_name(window), content[:16])
+        draw = self._source.prf("gate", 0, 0, self.window_name(window), binding)  # the query before level 1
         counts = np.frombuffer(content, np.int64, offset=16).tolist()
         if self._gate.stops(counts, draw.encrypt(np.zeros((1, 2), np.uint64)), draw):
             raise TooManyBadRecords(Message.TOO_MANY_BAD_RECORDS.format(allowed=self._gate.max_bad_fraction))

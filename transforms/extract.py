@@ -35,7 +35,7 @@ from dpngram.transforms.randomness.noise_key import Randomness
 from dpngram.transforms.sum_cells import SumCells
 from dpngram.transforms.validity_filter import PRUNINGS, ValidityFilter
 from dpngram.transforms.vocabulary import PublicVocabulary, VocabularyLevel
-from dpngram.transforms.windowing import check_windowing, windows_per_document
+from dpngram.transforms.windowing import check_delay, check_windowing, windows_per_document
 
 __all__ = ["ExtractLevel", "ExtractLevels", "ExtractNgrams", "ExtractRound", "chain_levels"]
 
@@ -142,6 +142,8 @@ class ExtractLevels(beam.PTransform):
             Whoever builds the graph deletes them when the release is written (`checkpoints.drop_checkpoints`).
         bound_windows: in fixed or sliding windows, leave out what a user says beyond `plan.windows` windows, see
             `LimitWindowsPerUser`. False: the guarantee is for one user and window only, see below and `guarantee`.
+        window_delay: seconds by which the windows of the input are shifted, so that they wait for late documents; what
+            they are named by, for the noise, is without it. `dpngram stream` says what it is good for.
         stream_start: for unbounded input with `bound_windows`, see `LimitWindowsPerUser`: "new"; "continued" by an
             engine that restores the job's state; "again" without that state, which is another release.
         offline: building the graph looks at no file: no key is created, and no checkpoint is looked for. For jobs that
@@ -172,6 +174,7 @@ class ExtractLevels(beam.PTransform):
         max_bad_fraction: float = 1.0,
         checkpoints: str | None = None,
         bound_windows: bool = True,
+        window_delay: float = 0.0,
         stream_start: str = "new",
         offline: bool = False,
     ) -> None:
@@ -195,6 +198,7 @@ class ExtractLevels(beam.PTransform):
         self._gate = make_gate(plan, max_bad_fraction)
         self._checkpoints, self._offline = checkpoints, offline
         self._bound_windows = bound_windows
+        self._window_delay = check_delay(window_delay)
 
     def expand(self, documents: beam.PCollection[Any]) -> Any:  # {n: PCollection[GramTable]}
         check_windowing(documents)
@@ -242,6 +246,7 @@ class ExtractLevels(beam.PTransform):
             release=self._release,
             key_records=self._key_records,
             offline=self._offline,
+            window_delay=self._window_delay,
         )
 
     def _limit_windows(self, documents: beam.PCollection[Any], randomness: Randomness) -> beam.PCollection[Any]:
@@ -290,6 +295,7 @@ class ExtractOptions(TypedDict, total=False):
     max_bad_fraction: float
     checkpoints: str | None
     bound_windows: bool
+    window_delay: float
     offline: bool
 
 

@@ -22,6 +22,10 @@ class KeyedDoFn(beam.DoFn):
     def setup(self) -> None:
         self._source = self._randomness.open()
 
+    def window_name(self, window: Any) -> bytes:
+        """What stands for a window in key derivation."""
+        return window_name(window, self._randomness.window_delay)
+
 
 class RoundDoFn(KeyedDoFn):
     """A DoFn of one round of a level."""
@@ -35,4 +39,4 @@ class RoundDoFn(KeyedDoFn):
 
         `past` names what the round goes on from, see `Survey.name`.
         """
-        return self._source.draws(self._policy.n, self._policy.number, window_name(window), binding, past)
+        return self._source.draws(self._policy.n, self._policy.number, self.window_name(window), binding, past)

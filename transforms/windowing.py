@@ -15,20 +15,40 @@ from apache_beam.transforms.window import (
 )
 
 from dpngram.accounting import ParameterError
+from dpngram.accounting.parameters import check_number
 
-__all__ = ["check_windowing", "window_name", "windows_per_document"]
+__all__ = ["check_delay", "check_windowing", "window_name", "windows_per_document"]
 
 # Seen on FnApiRunner, which the others may choose: levels go missing without an error. TestStream is run by another.
 _NOT_FOR_STREAMS = ("FnApiRunner", "DirectRunner", "SwitchingDirectRunner")
 
 
-def window_name(window: Any) -> bytes:
-    """The bytes that stand for a window in key derivation."""
+def window_name(window: Any, delay: int = 0) -> bytes:
+    """The bytes that stand for a window in key derivation: its bounds, as they are without a delay of milliseconds.
+
+    A stream waits for late messages in windows that are shifted by a delay. The noise belongs to the hour in which
+    messages were written, whatever the delay: a batch over the same messages has the same.
+
+    >>> window_name(IntervalWindow(60, 120)), window_name(IntervalWindow(65, 125), delay=5000)
+    (b'60000000:120000000', b'60000000:120000000')
+    """
     if isinstance(window, GlobalWindow):
         return b"global"
     if isinstance(window, IntervalWindow):
-        return f"{window.start.micros}:{window.end.micros}".encode()
+        return f"{window.start.micros - 1000 * delay}:{window.end.micros - 1000 * delay}".encode()
     raise TypeError(f"windows must be global, fixed or sliding, got {type(window).__name__}.")
+
+
+def check_delay(seconds: float) -> int:
+    """A delay of windows in milliseconds.
+
+    >>> check_delay(2.5)
+    2500
+    """
+    milliseconds = 1000 * check_number("window_delay", seconds, 0.0, 1e9)
+    if abs(milliseconds - round(milliseconds)) > 1e-6:
+        raise ParameterError(f"window_delay must be whole milliseconds, got {seconds:g} s.")
+    return round(milliseconds)
 
 
 def check_windowing(documents: beam.PCollection[Any]) -> None:

@@ -1,11 +1,12 @@
 """A directory that grows, as a stream of lines: the simplest source that can be tried on one machine."""
 
+import os
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystem import CompressionTypes, FileMetadata
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
@@ -13,13 +14,16 @@ from apache_beam.metrics import Metrics
 from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.transforms.window import TimestampedValue
-from apache_beam.utils.timestamp import Duration, Timestamp
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Duration, Timestamp
 
 from dpngram.pipelines.io.input_formats import split_lines
 from dpngram.pipelines.io.lines import is_damage, read_pieces
-from dpngram.pipelines.io.reading import match_files
+from dpngram.pipelines.io.reading import match_metadata
 
-__all__ = ["PollFiles"]
+__all__ = ["SETTLE", "PollFiles"]
+
+# Seconds from the last change of a file to the moment at which it must be in its place.
+SETTLE = 5.0
 
 
 class _Source(NamedTuple):
@@ -27,7 +31,6 @@ class _Source(NamedTuple):
 
     pattern: str
     interval: float
-    delay: float
     last: int  # the number of the last poll
 
 
@@ -35,31 +38,35 @@ class PollFiles(beam.PTransform):
     """Root: (line, arrival) for every line of every file that appears under a pattern, once.
 
     Files must appear whole (be renamed into place), each under a new name; a file that changes later is not read again.
-    Arrival is the time of the poll that found the file. The watermark is that time minus `delay`: it follows this
-    clock, not the times that users write into their messages. A file has the time of the watermark, and so holds it
-    back, until its lines have their own times: reading a large file slowly does not make its lines late.
+    Arrival is the time at which the file was last changed, so it is a property of the directory and not of the speed of
+    this job: a second job over the same files sees the same arrivals. (Where a filesystem does not tell that time, it
+    is the time of the poll.) The watermark is the time of a poll minus SETTLE: it follows clocks, not the times that
+    users write into their messages. Lines have the time of their arrival, which is never behind the watermark: a file
+    that appears later than SETTLE after its last change is counted as `late_files`, and arrives at the watermark.
 
-    Why not `fileio.MatchContinuously`: its watermark is the time of the poll, so it neither waits for late messages nor
-    for slow files.
+    A file has the time of its arrival, and so holds the watermark back, until its lines are read: reading a large file
+    slowly does not make its lines late.
+
+    Why not `fileio.MatchContinuously`: its watermark is the time of the poll, so it does not wait for slow files.
 
     Args:
         pattern: of the files, on any Beam filesystem.
         interval: seconds between two polls.
-        delay: seconds that the watermark is behind the clock.
         stop: the time of the last poll; None: never.
     """
 
-    def __init__(self, pattern: str, *, interval: float, delay: float, stop: float | None = None) -> None:
+    def __init__(self, pattern: str, *, interval: float, stop: float | None = None) -> None:
         super().__init__()
         last = 1 << 60 if stop is None else int(stop // interval)
-        self._source = _Source(pattern, interval, delay, last)
+        self._source = _Source(pattern, interval, last)
 
     def expand(self, pbegin: Any) -> beam.PCollection[tuple[bytes, float]]:
         return (
             pbegin
             | "Source" >> beam.Create([tuple(self._source)])
-            | "Poll" >> beam.ParDo(_PollDoFn()).with_output_types(tuple[str, tuple[int, float]])  # all, at every poll
-            | "OnlyNew" >> beam.ParDo(_OnlyNewDoFn())  # (path, (size, arrival))
+            # All, at every poll:
+            | "Poll" >> beam.ParDo(_PollDoFn()).with_output_types(tuple[str, tuple[int, float, bool]])
+            | "OnlyNew" >> beam.ParDo(_OnlyNewDoFn())  # the same, once
             | "Lines" >> beam.ParDo(_LinesDoFn())
         )
 
@@ -107,23 +114,41 @@ class _PollDoFn(beam.DoFn):
         if not tracker.try_claim(number):
             return
         due = number * source.interval
-        held = Timestamp(due - source.delay)
-        for path, size in match_files([source.pattern]).items():
-            yield TimestampedValue((path, (size, due)), held)
-        watermark.set_watermark(held)  # after what was found: it is not late
+        passed = watermark.current_watermark()  # None before the first poll
+        for path, file in match_metadata([source.pattern]).items():
+            changed = Timestamp(_last_change(file, due))
+            arrival = max(changed, passed or changed)  # later than the change for those that earlier polls have found
+            yield TimestampedValue((path, (file.size_in_bytes, arrival.micros / 1e6, arrival > changed)), arrival)
+        watermark.set_watermark(max(Timestamp(due - SETTLE), passed or MIN_TIMESTAMP))  # after what was found
         tracker.defer_remainder(Duration(max(0.0, due + source.interval - time.time())))
 
 
+def _last_change(file: FileMetadata, otherwise: float) -> float:
+    """Unix time, in whole milliseconds: engines carry no finer times."""
+    if FileSystems.get_scheme(file.path) is None:
+        try:
+            return os.stat(file.path).st_mtime_ns // 10**6 / 1000
+        except OSError:
+            return otherwise  # gone since it was found: reading it says so
+    return file.last_updated_in_seconds // 0.001 / 1000 or otherwise
+
+
 class _OnlyNewDoFn(beam.DoFn):
+    """(path, (size, arrival, whether that is later than the last change)), the first time that a path comes."""
+
     SEEN = ReadModifyWriteStateSpec("seen", beam.coders.BytesCoder())
+
+    def __init__(self) -> None:
+        self._late = Metrics.counter("dpngram", "late_files")
 
     def process(
         self,
-        file: tuple[str, tuple[int, float]],
+        file: tuple[str, tuple[int, float, bool]],
         state: Any = beam.DoFn.StateParam(SEEN),  # noqa: B008 (Beam's way to ask for it)
-    ) -> Iterator[tuple[str, tuple[int, float]]]:
+    ) -> Iterator[tuple[str, tuple[int, float, bool]]]:
         if not state.read():
             state.write(b"1")
+            self._late.inc(int(file[1][2]))
             yield file
 
 
@@ -134,8 +159,8 @@ class _LinesDoFn(beam.DoFn):
         self._long = Metrics.counter("dpngram", "bad_too_long")
         self._unreadable = Metrics.counter("dpngram", "bad_unreadable")
 
-    def process(self, file: tuple[str, tuple[int, float]]) -> Iterator[tuple[bytes, float]]:
-        path, (size, arrival) = file
+    def process(self, file: tuple[str, tuple[int, float, bool]]) -> Iterator[tuple[bytes, float]]:
+        path, (size, arrival, _) = file
         compression = CompressionTypes.detect_compression_type(path)
         try:
             for extent in split_lines(path, size, 0):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.io.filesystem import FileMetadata
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.metrics import Metrics
 
@@ -24,18 +25,23 @@ BAD_RECORDS = r"bad-\d{6,}\.jsonl"  # what the files of a list of bad records ar
 
 
 def match_files(patterns: list[str]) -> dict[str, int]:
-    """The files that match the patterns, with their sizes; each file once, under the first of its names.
+    """The files that match the patterns, with their sizes; see `match_metadata`."""
+    return {path: file.size_in_bytes for path, file in match_metadata(patterns).items()}
+
+
+def match_metadata(patterns: list[str]) -> dict[str, FileMetadata]:
+    """The files that match the patterns; each file once, under the first of its names.
 
     Privacy: reading a file twice would make two users of every line without a user id. So a file is known by its device
     and inode, whatever patterns, symbolic links or hard links lead to it; on other filesystems, which have no links, by
     its address. A *copy* is another file.
     """
     matched = FileSystems.match([_with_directory(pattern) for pattern in patterns])
-    sizes = {file.path: file.size_in_bytes for found_by_one in matched for file in found_by_one.metadata_list}
+    files = {file.path: file for found_by_one in matched for file in found_by_one.metadata_list}
     found: dict[object, str] = {}
-    for path in sorted(sizes):
+    for path in sorted(files):
         found.setdefault(_identity(path), path)
-    return {path: sizes[path] for path in found.values()}
+    return {path: files[path] for path in found.values()}
 
 
 def _identity(path: str) -> object:

@@ -16,6 +16,7 @@ from typing import IO, Any, cast
 import apache_beam as beam
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.utils.timestamp import Duration
 
 from dpngram import __version__
 from dpngram.accounting import ExtractionPlan, ParameterError, guarantee_in_words, plan_document
@@ -36,6 +37,7 @@ from dpngram.transforms.blocks.grams import EMPTY_TABLE, GramTable, empty_table,
 from dpngram.transforms.messages import Message
 from dpngram.transforms.randomness.noise_key import ALGORITHM_VERSION, NoiseKeyError
 from dpngram.transforms.whole_files import open_whole, read_whole, write_whole
+from dpngram.transforms.windowing import check_delay
 
 __all__ = ["WriteRelease", "WriteWindows"]
 
@@ -86,6 +88,7 @@ class WriteWindows(beam.PTransform):
         directory: gets a directory for each window.
         plan, settings, output_format, origin, deny: as for `WriteRelease`.
         stream: what the manifest says about the stream that the windows are from.
+        window_delay: seconds by which the windows are shifted; names and manifests are without it.
     """
 
     def __init__(
@@ -98,9 +101,11 @@ class WriteWindows(beam.PTransform):
         origin: Origin | None = None,
         deny: DenyList = NOTHING_DENIED,
         stream: str | None = None,
+        window_delay: float = 0.0,
     ) -> None:
         super().__init__()
-        self._write = _WriteWindowDoFn(_Writer(directory, plan, settings, output_format, origin, deny), stream)
+        writer = _Writer(directory, plan, settings, output_format, origin, deny)
+        self._write = _WriteWindowDoFn(writer, stream, check_delay(window_delay))
 
     def expand(self, tables: dict[int, beam.PCollection[GramTable]]) -> beam.PCollection[str]:
         start = tables[1] | "Start" >> beam.Filter(_is_first)  # once for each window with a release
@@ -274,11 +279,12 @@ class _WriteDoFn(beam.DoFn):
 
 
 class _WriteWindowDoFn(beam.DoFn):
-    def __init__(self, writer: _Writer, stream: str | None) -> None:
-        self._writer = writer
+    def __init__(self, writer: _Writer, stream: str | None, delay: int) -> None:
+        self._writer, self._delay = writer, Duration(micros=1000 * delay)
         self._more: OfWindow = {} if stream is None else {"stream": stream}
 
     def process(self, _start: GramTable, window: Any = beam.DoFn.WindowParam, **tables: Any) -> Iterator[str]:
-        bounds: ManifestWindow = {"start": window.start.to_rfc3339(), "end": window.end.to_rfc3339()}
+        start, end = window.start - self._delay, window.end - self._delay
+        bounds: ManifestWindow = {"start": start.to_rfc3339(), "end": end.to_rfc3339()}
         name = f"{bounds['start']}--{bounds['end']}".replace(":", "-")
         yield self._writer.write(name, tables, {"window": bounds, **self._more}, once=True)

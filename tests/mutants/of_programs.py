@@ -251,6 +251,24 @@ PROGRAMS = (
         tests=("tests/pipelines/test_stream.py::test_the_program_bounds_windows",),
     ),
     Mutant(
+        name="late_without_end",
+        why="A message of any age is taken, behind the watermark: what its window holds depends on the speed of the "
+        "job, and a restart meets other data under the same key.",
+        edits=(Edit("pipelines/stream.py", "if moment + self._delay < arrival:", "if moment + self._delay < 0:"),),
+        tests=("tests/pipelines/test_stream.py::test_a_message_is_late_by_itself",),
+    ),
+    Mutant(
+        name="windows_named_with_the_delay",
+        why="Noise depends on how long a stream waits: another --max_delay draws other noise for the same messages, "
+        "and two releases of one window can be compared.",
+        edits=(
+            Edit(
+                "transforms/keyed_dofn.py", "window_name(window, self._randomness.window_delay)", "window_name(window)"
+            ),
+        ),
+        tests=("tests/pipelines/test_stream.py::test_the_delay_leaves_no_trace",),
+    ),
+    Mutant(
         name="exact_counts_without_asking",
         why="K-anonymity and statistics of the data are computed and written though nobody asked: they are exact.",
         edits=(Edit("pipelines/compare.py", "    if not reveal:\n", "    if not reveal and given is not None:\n"),),

@@ -229,7 +229,7 @@ RANDOMNESS = (
         edits=(
             Edit(
                 "transforms/keyed_dofn.py",
-                "(self._policy.n, self._policy.number, window_name(window), binding, past)",
+                "(self._policy.n, self._policy.number, self.window_name(window), binding, past)",
                 '(self._policy.n, self._policy.number, b"global", binding, past)',
             ),
         ),
@@ -363,8 +363,8 @@ RANDOMNESS = (
         edits=(
             Edit(
                 "transforms/bind_release.py",
-                "return Randomness(key, release, applied_label(pipeline), named)",
-                "return Randomness(key, release, applied_label(pipeline), named + key.load().hex())",
+                "return Randomness(key, release, applied_label(pipeline), named, window_delay)",
+                "return Randomness(key, release, applied_label(pipeline), named + key.load().hex(), window_delay)",
             ),
         ),
         tests=("tests/transforms/test_extract.py::test_labels_and_secrets_of_the_graph[paper]",),

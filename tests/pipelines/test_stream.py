@@ -1,18 +1,18 @@
 """`dpngram stream` without an engine: its flags, its messages, its windows on disk. Engines run it in tests/engines."""
 
 import json
-import time
 
 import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, SlidingWindows
+from apache_beam.utils.timestamp import Timestamp
 from helpers.runs import files, small_corpus
 
 from dpngram.accounting import ParameterError, plan_extraction
 from dpngram.pipelines.cli import main
-from dpngram.pipelines.stream import ParseMessages, stream_messages
+from dpngram.pipelines.stream import ParseMessages, _ParseDoFn, stream_messages
 from dpngram.transforms import ExtractLevels
 from dpngram.transforms.randomness.noise_key import KeyReference, Randomness
 from dpngram.transforms.testing import exact_plan
@@ -48,7 +48,9 @@ def stream(directory, **changes):
         ({"input": None}, "give either --input or --subscription"),
         ({"subscription": "projects/p/subscriptions/s"}, "not both"),
         ({"input": "nowhere/*.jsonl"}, "input must be a pattern in a directory that exists"),
-        ({"max_delay": -1}, "max_delay must be"),
+        ({"max_delay": -1, "time_field": "time"}, "max_delay must be"),
+        ({"max_delay": 60}, "max_delay must be left out without time_field"),
+        ({"max_delay": 0.00015, "time_field": "time"}, "window_delay must be whole milliseconds"),
         ({"input": None, "subscription": "projects/p/subscriptions/s", "poll": 3}, "poll must be left out"),
         ({"noise_key": "out/key"}, "noise_key must not be in the output"),
         ({"key_records": "out/records"}, "key_records must not be in the output"),
@@ -89,6 +91,9 @@ def test_messages_have_their_own_time():
         {"user": "h", "text": "x", "time": True},
         {"user": "i", "text": "x", "time": None},
         {"user": "j", "text": "x", "time": 1e300},
+        {"user": "r", "text": "x", "time": -1e300},
+        {"user": "s", "text": "x", "time": 32_503_680_000},  # the year 3000
+        {"user": "q", "text": "x", "time": arrival - 10.001},  # late
         {"user": "k", "text": "x", "time": float("nan")},
         {"user": "l", "text": "x"},
         {"user": "m", "time": arrival},
@@ -108,23 +113,36 @@ def test_messages_have_their_own_time():
             pipeline
             | beam.Create(messages)
             | beam.Map(lambda message: (message, arrival))
-            | ParseMessages("user", "text", "time")
+            | ParseMessages("user", "text", "time", delay=10)
             | beam.ParDo(Stamp())
         )
-        expected = [("a", arrival - 5), *((user, 999_990.0) for user in "bcd"), ("e", arrival + 59)]
+        expected = [("a", arrival + 5), *((user, arrival) for user in "bcd"), ("e", arrival + 69)]
         assert_that(stamped, equal_to(expected))
+        assert_that(stamped | beam.Filter(lambda message: message[1] < arrival), equal_to([]), "no time before arrival")
 
 
-def release(output, posts, window, plan, **options):
-    now = time.time()
-    extract = ExtractLevels(plan, noise_key=str(output) + ".key", shards=4, bound_windows=True)
+def test_a_message_is_late_by_itself():
+    """Not by a watermark: whether it is used follows from its time and its arrival, to the millisecond."""
+    step = _ParseDoFn("user", "text", "time", 10_000)
+    for before, used in ((10, 1), (10.001, 0), (-60, 1), (-60.001, 0), (-61, 0)):
+        for arrival in (1e6, 2e9 + 0.123):
+            message = json.dumps({"user": "a", "text": "x", "time": round(arrival - before, 3)}).encode()
+            assert len(list(step.process((message, arrival)))) == used, (before, arrival)
+    assert len(list(_ParseDoFn("user", "text", None, 0).process((b'{"user": "a", "text": "x"}', 5.0)))) == 1
+
+
+def release(output, posts, window, plan, delay=0.0, arrival=None, **options):
+    extract = ExtractLevels(plan, noise_key=str(output) + ".key", shards=4, bound_windows=True, window_delay=delay)
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         messages = (
             pipeline
-            | beam.Create([json.dumps({**post, "time": at}) for at, post in posts])
-            | beam.Map(lambda message: (message.encode(), now))
+            | beam.Create([(json.dumps({**post, "time": at}), float(at)) for at, post in posts])
+            | beam.MapTuple(lambda message, at: (message.encode(), arrival or at)).with_output_types(
+                tuple[bytes, float]
+            )
         )
-        stream_messages(messages, ("user", "text", "time"), window, str(output), plan, extract, **options)
+        fields = ("user", "text", "time")
+        stream_messages(messages, fields, window, str(output), plan, extract, delay=delay, **options)
 
 
 def test_a_directory_for_each_window_with_a_release(tmp_path):
@@ -141,6 +159,22 @@ def test_a_directory_for_each_window_with_a_release(tmp_path):
         assert "at most 3 windows" in manifest["guarantee"]
     first, second = (files(tmp_path / "out" / name) for name in names)
     assert first["ngrams-01.jsonl"] != second["ngrams-01.jsonl"]  # each window has noise of its own
+
+
+def test_the_delay_leaves_no_trace(tmp_path):
+    """A stream that waits for late messages, and a batch of the same: the same directories, with the same bytes."""
+    plan = plan_extraction(epsilon=20, delta=1e-5, max_n=2, max_contributions=12, windows=2)
+    posts = [(at, row) for at in (30, 90) for row in small_corpus(200)]
+    release(tmp_path / "batch", posts, FixedWindows(60), plan)
+    (tmp_path / "late.key").write_bytes((tmp_path / "batch.key").read_bytes())
+    (tmp_path / "late.key").chmod(0o600)
+    late = FixedWindows(60, offset=Timestamp(100))
+    release(tmp_path / "late", posts, late, plan, delay=100.0, arrival=119.0)
+    names = sorted(path.name for path in (tmp_path / "batch").iterdir())
+    assert names == sorted(path.name for path in (tmp_path / "late").iterdir())
+    assert len(names) == 2
+    for name in names:
+        assert files(tmp_path / "batch" / name) == files(tmp_path / "late" / name)
 
 
 def test_the_bound_is_on_with_one_window(tmp_path):

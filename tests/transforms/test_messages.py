@@ -95,6 +95,7 @@ ALLOWED = {
     "transforms/tokenizers/by_text.py CallableTokenizer.__post_init__": BUILT,
     "transforms/tokenizers/by_text.py HuggingFaceTokenizer.__post_init__": BUILT,
     "transforms/tokenizers/by_text.py RegexTokenizer.__post_init__": BUILT,
+    "transforms/windowing.py check_delay": BUILT,
     "transforms/windowing.py check_windowing": BUILT,
     "transforms/windowing.py window_name": CHECKED,
 }

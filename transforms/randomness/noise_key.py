@@ -154,6 +154,7 @@ class Randomness:
     release: str
     application: str
     settings: str
+    window_delay: int = 0  # milliseconds by which windows are shifted; their names in key derivation are without it
 
     def open(self) -> "KeySource":
         """Reads the key; called in `DoFn.setup`, on the worker."""

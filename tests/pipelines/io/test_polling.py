@@ -2,10 +2,11 @@
 
 import gzip
 import json
+import os
 
 import apache_beam as beam
-import pytest
 from apache_beam.io.restriction_trackers import OffsetRange
+from apache_beam.metrics import MetricsFilter
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from dpngram.pipelines.io import polling
@@ -35,7 +36,9 @@ class _Clock:
 
 
 def test_files_that_appear(tmp_path, monkeypatch):
-    """Each line once, whatever the file is like; a line holds the watermark back until it has its own time."""
+    """Each line once, whatever the file is like. It arrives when its file was changed, whenever it was found; a file
+    that comes into its place long after its last change arrives at the watermark.
+    """
     (tmp_path / "in").mkdir()
     whole = gzip.compress(b"b1\nb2\n")
     (tmp_path / "in" / "a.jsonl").write_bytes(b"a1\n\n  \na2")
@@ -44,24 +47,32 @@ def test_files_that_appear(tmp_path, monkeypatch):
     (tmp_path / "in" / "d.jsonl.gz").write_bytes(b"no gzip at all")
     (tmp_path / "in" / "other.txt").write_bytes(b"not asked for\n")
 
-    def appear():
-        (tmp_path / "in" / "part").write_bytes(b"e1\n")
-        (tmp_path / "in" / "part").rename(tmp_path / "in" / "e.jsonl")
-
     begin = 1000.0
+
+    def appear():
+        for name, changed in (("e", begin + 1), ("f", begin - 7)):
+            (tmp_path / "in" / "part").write_bytes(name.encode() + b"1\n")
+            os.utime(tmp_path / "in" / "part", (0, changed))
+            (tmp_path / "in" / "part").rename(tmp_path / "in" / f"{name}.jsonl")
+
+    for number, path in enumerate(sorted((tmp_path / "in").iterdir())):
+        os.utime(path, (0, begin - 100 - number))
     monkeypatch.setattr(polling, "time", _Clock(begin, begin + 1.5, appear))
-    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
-        lines = pipeline | PollFiles(str(tmp_path / "in" / "*.jsonl*"), interval=0.5, delay=7, stop=begin + 3)
-        lines | beam.ParDo(_NoteLines(str(tmp_path / "lines")))
+    pipeline = beam.Pipeline(runner=FnApiRunner())
+    lines = pipeline | PollFiles(str(tmp_path / "in" / "*.jsonl*"), interval=0.5, stop=begin + 3)
+    lines | beam.ParDo(_NoteLines(str(tmp_path / "lines")))
+    ran = pipeline.run()
+    ran.wait_until_finish()
     found = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
     texts = sorted(line for line, _, _ in found if not line.isdigit())
-    assert texts == ["a1", "a2", "b1", "b2", "e1"]
-    for _, arrival, stamp in found:
-        assert begin <= arrival <= begin + 3
-        assert stamp == pytest.approx(arrival - 7)
+    assert texts == ["a1", "a2", "b1", "b2", "e1", "f1"]
+    assert all(stamp == arrival for _, arrival, stamp in found)
     arrivals = {line: arrival for line, arrival, _ in found}
-    assert arrivals["a1"] <= begin + 1
-    assert arrivals["e1"] > begin + 1
+    known = {"a1": begin - 100, "a2": begin - 100, "b1": begin - 101, "b2": begin - 101, "e1": begin + 1}
+    assert {line: arrivals[line] for line in known} == known
+    assert begin - polling.SETTLE <= arrivals["f1"] <= begin + 2 - polling.SETTLE
+    (late,) = ran.metrics().query(MetricsFilter().with_name("late_files"))["counters"]
+    assert late.committed == 1
 
 
 def test_polls_are_not_split():

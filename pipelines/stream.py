@@ -2,20 +2,16 @@
 
 import argparse
 import functools
-import json
-import math
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
-from datetime import datetime, timezone
+from collections.abc import Sequence
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.metrics import Metrics
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
-from apache_beam.transforms.window import FixedWindows, SlidingWindows, TimestampedValue
+from apache_beam.transforms.window import FixedWindows, SlidingWindows
 from apache_beam.utils.timestamp import Timestamp
 
 from dpngram.accounting import ExtractionPlan, ParameterError
@@ -23,6 +19,7 @@ from dpngram.accounting.parameters import check_choice, check_number
 from dpngram.pipelines.io.deny_list import NOTHING_DENIED, DenyList, read_deny_list
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.io.look import Look, Wanted, json_columns, look_at_files
+from dpngram.pipelines.io.messages import GatherMessages, MessageBlock, ParseMessages
 from dpngram.pipelines.io.polling import PollFiles
 from dpngram.pipelines.io.reading import match_files
 from dpngram.pipelines.io.writing import WriteWindows
@@ -53,10 +50,8 @@ from dpngram.transforms.limit_windows import STREAM_STARTS
 from dpngram.transforms.randomness.noise_key import KeyReference
 from dpngram.transforms.windowing import check_delay
 
-__all__ = ["ParseMessages", "run", "stream_messages"]
+__all__ = ["run", "stream_messages"]
 
-# A message may have a time that is so many milliseconds after its arrival: clocks differ.
-_MOST_AHEAD = 60_000
 # Engines that restore no state when a job is started again.
 _FORGETFUL = ("PrismRunner", "BundleBasedDirectRunner")
 # What the manifest of a window says about the stream.
@@ -137,7 +132,7 @@ def _run(pipeline: beam.Pipeline) -> int:
 
 
 def stream_messages(
-    messages: beam.PCollection[tuple[bytes, float]],
+    messages: beam.PCollection[MessageBlock],
     fields: tuple[str, str, str | None],
     window: FixedWindows | SlidingWindows,
     output: str,
@@ -150,10 +145,10 @@ def stream_messages(
     release: str = "",
     deny: DenyList = NOTHING_DENIED,
 ) -> None:
-    """The whole graph: messages -> (user, text) by time -> windows -> levels -> a directory for each window.
+    """The whole graph: messages -> documents by time -> windows -> levels -> a directory for each window.
 
     Args:
-        messages: (JSON message, time of arrival).
+        messages: JSON messages, and when they arrived.
         fields: the names of the fields with user, text and time; no time: that of the arrival.
         window: fixed or sliding windows, shifted by `delay`.
         output: gets a directory for each window with a release.
@@ -167,7 +162,7 @@ def stream_messages(
     """
     tables = (
         messages
-        | "Parse" >> ParseMessages(*fields, delay=delay)  # (user, text) at their time, plus the delay
+        | "Parse" >> ParseMessages(*fields, delay=delay)  # documents at their time, plus the delay
         | "Windows" >> beam.WindowInto(window)
         | EXTRACT_LABEL >> extract  # {n: table of released grams}, for each window
     )
@@ -181,73 +176,6 @@ def stream_messages(
         stream=_STARTED_AGAIN if again else _ONE_START,
         window_delay=delay,
     )
-
-
-class ParseMessages(beam.PTransform):
-    """(JSON message, arrival) -> (user, text) at the time of the message, or of its arrival, plus `delay`.
-
-    Whether a message is used is decided by the message and its arrival alone: it is left out if its time is more than
-    `delay` before its arrival (counter `late_messages`) or more than a minute after (`early_messages`: it would wait in
-    memory for a window that may be years away). What is used gets a time that is never before its arrival. So under a
-    watermark that never passes an arrival that is still to come, the engine drops nothing as late, and what a window
-    holds is a function of the messages and their arrivals: not of the speed of the job, or of a restart.
-
-    Privacy: the watermark comes from the source's clock, never from the messages. Otherwise one message with a time far
-    in the future would make everybody else's late. A message that cannot be used is counted and left out; no error
-    shows its content.
-
-    Args:
-        user_field, text_field: the names of the fields.
-        time_field: the name of the field with the time; None: the time of arrival.
-        delay: seconds that a message may be late.
-    """
-
-    def __init__(self, user_field: str, text_field: str, time_field: str | None, delay: float = 0.0) -> None:
-        super().__init__()
-        self._parse = _ParseDoFn(user_field, text_field, time_field, check_delay(delay))
-
-    def expand(self, messages: beam.PCollection[tuple[bytes, float]]) -> beam.PCollection[Any]:
-        return messages | "Fields" >> beam.ParDo(self._parse)
-
-
-class _ParseDoFn(beam.DoFn):
-    def __init__(self, user_field: str, text_field: str, time_field: str | None, delay: int) -> None:
-        self._user, self._text, self._time, self._delay = user_field, text_field, time_field, delay
-        self._bad = Metrics.counter("dpngram", "bad_documents")
-        self._late = Metrics.counter("dpngram", "late_messages")
-        self._early = Metrics.counter("dpngram", "early_messages")
-
-    def process(self, arrived: tuple[bytes, float]) -> Iterator[Any]:
-        message, arrival = arrived[0], _milliseconds(arrived[1])
-        try:
-            record = json.loads(message)
-            user, text = record[self._user], record[self._text]
-            json.dumps([user, text], ensure_ascii=False).encode()  # half a surrogate pair cannot be encoded
-            moment = arrival if self._time is None else _milliseconds(_seconds(record[self._time]))
-        except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
-            self._bad.inc()
-        else:
-            if moment + self._delay < arrival:
-                self._late.inc()
-            elif moment > arrival + _MOST_AHEAD:
-                self._early.inc()
-            else:
-                yield TimestampedValue((user, text), Timestamp(micros=1000 * (moment + self._delay)))
-
-
-def _milliseconds(seconds: float) -> int:
-    """Rounded down; raises what Python raises for what is not a number."""
-    return math.floor(1000 * seconds)
-
-
-def _seconds(moment: Any) -> float:
-    """Unix time from a number of seconds, or from an ISO 8601 text (in UTC unless it has a time zone)."""
-    if isinstance(moment, str):
-        parsed = datetime.fromisoformat(moment.replace("Z", "+00:00"))
-        return (parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)).timestamp()
-    if isinstance(moment, bool):
-        raise TypeError
-    return float(moment)
 
 
 def _delay(flags: argparse.Namespace) -> float:
@@ -330,13 +258,13 @@ def _check_key(reference: str | None, key_records: str | None, output: str, **pa
     check_apart(output, noise_key=reference, key_records=key_records, **paths)  # it names windows that had data
 
 
-def _read(pipeline: beam.Pipeline, flags: argparse.Namespace) -> beam.PCollection[tuple[bytes, float]]:
-    """(message, arrival), in the global window."""
+def _read(pipeline: beam.Pipeline, flags: argparse.Namespace) -> beam.PCollection[MessageBlock]:
+    """Messages and their arrivals, in the global window."""
     if flags.subscription is not None:
         from apache_beam.io import ReadFromPubSub
 
         messages = pipeline | "Read" >> ReadFromPubSub(subscription=flags.subscription)
-        return messages | "Arrival" >> beam.Map(_with_arrival)
+        return messages | "Arrival" >> beam.Map(_with_arrival) | "Gather" >> GatherMessages()
     interval = check_number("poll", 5.0 if flags.poll is None else flags.poll, 0.1, 1e6)
     stop = None
     if flags.duration is not None:
@@ -344,8 +272,8 @@ def _read(pipeline: beam.Pipeline, flags: argparse.Namespace) -> beam.PCollectio
     return pipeline | "Read" >> PollFiles(flags.input, interval=interval, stop=stop)
 
 
-def _with_arrival(message: bytes, published: Any = beam.DoFn.TimestampParam) -> tuple[bytes, float]:
-    return message, published.micros / 1e6
+def _with_arrival(message: bytes, published: Any = beam.DoFn.TimestampParam) -> tuple[bytes, int]:
+    return message, published.micros // 1000
 
 
 def _make_parser() -> OneLineParser:

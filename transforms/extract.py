@@ -263,7 +263,12 @@ class ExtractLevels(beam.PTransform):
         if self._form.user_per_document:
             return documents  # each is in `needed` windows
         return documents | "LimitWindows" >> LimitWindowsPerUser(
-            self._plan.windows, randomness, self._form, start=self._stream_start, offline=self._offline
+            self._plan.windows,
+            randomness,
+            self._form,
+            shards=self._shards,
+            start=self._stream_start,
+            offline=self._offline,
         )
 
     def _make_round(self, documents: beam.PCollection[Any], randomness: Randomness) -> MakeRound:

@@ -64,7 +64,9 @@ class Message(enum.Enum):
     )
     RECURSIVE_AVRO_SCHEMA = "input must have an Avro schema that is not recursive."
     NO_USERS = "documents must have users, unless user_per_document is set: then every document is a user."
-    BLOCKS_IN_WINDOWS = "documents must be single ones, not blocks: windows=W is enforced for each by its time."
+    TIMES_IN_BLOCK = (
+        "documents with times of their own need windows, users and bound_windows: only there are they read."
+    )
     TOKENIZER_NOT_IMPORTED = "tokenizer must be a module:function that every worker can import ({kind})."
     TOKENIZER_NEEDS_PACKAGE = (
         "tokenizer huggingface needs the package tokenizers on every worker: pip install 'dpngram[hf]'."

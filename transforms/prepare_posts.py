@@ -13,11 +13,12 @@ from apache_beam.utils.windowed_value import WindowedValue
 from dpngram.accounting import ParameterError
 from dpngram.accounting.parameters import check_integer
 from dpngram.transforms.blocks.columns import binary_array, split_binary
-from dpngram.transforms.blocks.documents import DocumentBlock
+from dpngram.transforms.blocks.documents import DocumentBlock, join_documents
 from dpngram.transforms.blocks.posts import PostBlock, narrow, split_posts
 from dpngram.transforms.document_form import DocumentForm, check_form, collect_documents
 from dpngram.transforms.document_types import check_documents
 from dpngram.transforms.keyed_dofn import KeyedDoFn
+from dpngram.transforms.messages import Message
 from dpngram.transforms.randomness.noise_key import KeySource, Randomness
 from dpngram.transforms.randomness.prf import Prf
 from dpngram.transforms.tokenizers import Splitter, Tokenizer, make_tokenizer
@@ -27,6 +28,7 @@ __all__ = ["PostDigests", "PreparePosts", "block_posts", "choose_tokenizer", "ma
 
 _BATCH_DOCUMENTS = 20_000
 _BATCH_CHARACTERS = 8_000_000
+_SMALL_BLOCK = 2_000  # documents: fewer are worth joining
 
 
 class PreparePosts(beam.PTransform):
@@ -132,7 +134,7 @@ def block_posts(
 
 
 class _BatchDoFn(beam.DoFn):
-    """Gathers a bundle's documents into blocks, window by window; what is a block already passes."""
+    """Gathers a bundle's documents into blocks, window by window. Blocks pass, small ones together."""
 
     def __init__(self, form: DocumentForm) -> None:
         self._form = form
@@ -140,22 +142,32 @@ class _BatchDoFn(beam.DoFn):
 
     def start_bundle(self) -> None:
         self._waiting: dict[Any, list[Any]] = {}
+        self._small: dict[Any, list[DocumentBlock]] = {}
         self._size = 0
 
     def process(self, document: Any, window: Any = beam.DoFn.WindowParam) -> Iterator[DocumentBlock]:
         if isinstance(document, DocumentBlock):
-            yield document
+            if len(document.times):
+                raise TypeError(Message.TIMES_IN_BLOCK.format())
+            if document.rows >= _SMALL_BLOCK or document.nbytes > _BATCH_CHARACTERS // 8:
+                yield document
+            else:
+                self._small.setdefault(window, []).append(document)
+                self._size += document.nbytes
         else:
             self._waiting.setdefault(window, []).append(document)
             text = document[-1] if isinstance(document, tuple) and document else document
             self._size += len(text) if isinstance(text, (str, list, tuple)) else 64
-            if len(self._waiting[window]) >= _BATCH_DOCUMENTS or self._size > _BATCH_CHARACTERS:
-                yield from self.finish_bundle()
-                self._size = 0
+        if len(self._waiting.get(window, ())) >= _BATCH_DOCUMENTS or self._size > _BATCH_CHARACTERS:
+            yield from self.finish_bundle()
+            self._size = 0
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         for window in list(self._waiting):
             yield from self._flush(window)
+        for window in list(self._small):
+            for block in join_documents(self._small.pop(window)):
+                yield WindowedValue(block, window.max_timestamp(), (window,))
 
     def _flush(self, window: Any) -> Iterator[WindowedValue]:
         blocks, bad = collect_documents(self._waiting.pop(window), self._form)

@@ -30,6 +30,7 @@ __all__ = [
     "parse_jsonl",
     "parse_text",
     "parse_tsv",
+    "plain_objects",
     "tsv_names",
     "utf8_of",
 ]
@@ -114,7 +115,7 @@ def parse_jsonl(lines: bytes, fields: Fields, offset: int = 0) -> Parsed:
     line is exactly one object. Otherwise we inspect lines one by one, drop the bad ones, and give the rest to Arrow
     again in groups with the same fields. Arrow decides; Python only finds the reason.
     """
-    if _plain_objects(lines):
+    if plain_objects(lines):
         count = lines.count(b"\n") + (not lines.endswith(b"\n"))
         block = _json_block(lines, count, fields)
         if block is not None:
@@ -230,7 +231,7 @@ def _parse_halves(
     return first[0] + second[0], first[1] + second[1]
 
 
-def _plain_objects(lines: bytes) -> bool:
+def plain_objects(lines: bytes) -> bool:
     """Whether every line opens and closes an object, and all is UTF-8."""
     data = np.frombuffer(lines, np.uint8)
     ends = np.flatnonzero(data == ord("\n"))

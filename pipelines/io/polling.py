@@ -18,6 +18,7 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Duration, Timestamp
 
 from dpngram.pipelines.io.input_formats import split_lines
 from dpngram.pipelines.io.lines import is_damage, read_pieces
+from dpngram.pipelines.io.messages import MessageBlock
 from dpngram.pipelines.io.reading import match_metadata
 
 __all__ = ["SETTLE", "PollFiles"]
@@ -35,7 +36,7 @@ class _Source(NamedTuple):
 
 
 class PollFiles(beam.PTransform):
-    """Root: (line, arrival) for every line of every file that appears under a pattern, once.
+    """Root: MessageBlock: every line of every file that appears under a pattern, once.
 
     Files must appear whole (be renamed into place), each under a new name; a file that changes later is not read again.
     Arrival is the time at which the file was last changed, so it is a property of the directory and not of the speed of
@@ -60,12 +61,12 @@ class PollFiles(beam.PTransform):
         last = 1 << 60 if stop is None else int(stop // interval)
         self._source = _Source(pattern, interval, last)
 
-    def expand(self, pbegin: Any) -> beam.PCollection[tuple[bytes, float]]:
+    def expand(self, pbegin: Any) -> beam.PCollection[MessageBlock]:
         return (
             pbegin
             | "Source" >> beam.Create([tuple(self._source)])
             # All, at every poll:
-            | "Poll" >> beam.ParDo(_PollDoFn()).with_output_types(tuple[str, tuple[int, float, bool]])
+            | "Poll" >> beam.ParDo(_PollDoFn()).with_output_types(tuple[str, tuple[int, int, bool]])
             | "OnlyNew" >> beam.ParDo(_OnlyNewDoFn())  # the same, once
             | "Lines" >> beam.ParDo(_LinesDoFn())
         )
@@ -118,7 +119,7 @@ class _PollDoFn(beam.DoFn):
         for path, file in match_metadata([source.pattern]).items():
             changed = Timestamp(_last_change(file, due))
             arrival = max(changed, passed or changed)  # later than the change for those that earlier polls have found
-            yield TimestampedValue((path, (file.size_in_bytes, arrival.micros / 1e6, arrival > changed)), arrival)
+            yield TimestampedValue((path, (file.size_in_bytes, arrival.micros // 1000, arrival > changed)), arrival)
         watermark.set_watermark(max(Timestamp(due - SETTLE), passed or MIN_TIMESTAMP))  # after what was found
         tracker.defer_remainder(Duration(max(0.0, due + source.interval - time.time())))
 
@@ -143,9 +144,9 @@ class _OnlyNewDoFn(beam.DoFn):
 
     def process(
         self,
-        file: tuple[str, tuple[int, float, bool]],
+        file: tuple[str, tuple[int, int, bool]],
         state: Any = beam.DoFn.StateParam(SEEN),  # noqa: B008 (Beam's way to ask for it)
-    ) -> Iterator[tuple[str, tuple[int, float, bool]]]:
+    ) -> Iterator[tuple[str, tuple[int, int, bool]]]:
         if not state.read():
             state.write(b"1")
             self._late.inc(int(file[1][2]))
@@ -159,7 +160,7 @@ class _LinesDoFn(beam.DoFn):
         self._long = Metrics.counter("dpngram", "bad_too_long")
         self._unreadable = Metrics.counter("dpngram", "bad_unreadable")
 
-    def process(self, file: tuple[str, tuple[int, float, bool]]) -> Iterator[tuple[bytes, float]]:
+    def process(self, file: tuple[str, tuple[int, int, bool]]) -> Iterator[MessageBlock]:
         path, (size, arrival, _) = file
         compression = CompressionTypes.detect_compression_type(path)
         try:
@@ -168,9 +169,9 @@ class _LinesDoFn(beam.DoFn):
                     if piece.data is None:
                         self._long.inc()
                         continue
-                    for line in piece.data.split(b"\n"):
-                        if line and not line.isspace():
-                            yield line, arrival
+                    lines = [line for line in piece.data.split(b"\n") if line and not line.isspace()]
+                    if lines:
+                        yield MessageBlock.of(lines, [arrival] * len(lines))
         except Exception as error:
             if FileSystems.exists(path) and not is_damage(error, compression):
                 raise  # a failure of the filesystem: the runner tries again

@@ -5,6 +5,7 @@ Needs Java and Maven; Flink and Beam's job server are fetched into a cache by `e
 
 import importlib.util
 import json
+import math
 import os
 import shutil
 import signal
@@ -20,6 +21,7 @@ from apache_beam.transforms.window import FixedWindows
 from helpers.runs import files, jsonl, small_corpus
 
 from dpngram.accounting import plan_extraction
+from dpngram.pipelines.io.messages import GatherMessages
 from dpngram.pipelines.stream import stream_messages
 from dpngram.transforms import ExtractLevels
 
@@ -162,7 +164,7 @@ def release_in_batch(messages, flags, output):
     plan = plan_extraction(epsilon=20, delta=0.1, max_n=3, max_contributions=12, eta=0.1, windows=20)
     extract = ExtractLevels(plan, noise_key=str(flags["--noise_key"]), shards=4, bound_windows=True)
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
-        lines = pipeline | beam.Create(messages)
+        lines = pipeline | beam.Create(messages) | GatherMessages()
         stream_messages(lines, ("user", "text", "time"), FixedWindows(5), str(output), plan, extract)
 
 
@@ -180,7 +182,11 @@ def test_a_stream(cluster, tmp_path):
         time.sleep(0.1)
     feed(tmp_path / "in", begin, 25)
     finish(process)
-    messages = [(line, json.loads(line)["time"]) for path in (tmp_path / "in").iterdir() for line in path.open("rb")]
+    messages = [
+        (line, math.floor(1000 * json.loads(line)["time"]))
+        for path in (tmp_path / "in").iterdir()
+        for line in path.open("rb")
+    ]
     release_in_batch(messages, flags, tmp_path / "batch")
     windows = sorted(path.name for path in (tmp_path / "batch").iterdir())
     assert len(windows) == 5

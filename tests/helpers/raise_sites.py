@@ -15,7 +15,6 @@ from helpers.canaries import CANARIES
 from helpers.keys import write_key
 
 from dpngram.accounting import ExtractionPlan, plan_extraction
-from dpngram.pipelines import stream
 from dpngram.pipelines.io import bigquery, input_formats, reading, writing
 from dpngram.pipelines.io.output_directory import NOTE, Places, prepare_output
 from dpngram.pipelines.launch import input_flags
@@ -265,12 +264,14 @@ SITES = {
     "no user": lambda t, m: document_form.DocumentForm().read((None, C)),
     "no text": lambda t, m: document_form.DocumentForm().read((C, {C})),
     "no token": lambda t, m: document_form._token_bytes({C: C}),
-    "time of a message": lambda t, m: stream._seconds(True),
     "a custom window": lambda t, m: window_name(_Window(C)),
-    "a block for windows": lambda t, m: list(
-        limit_windows._ByUserDoFn(FixedWindows(5), SOURCE.randomness, document_form.DocumentForm()).process(
-            DocumentBlock.from_texts(pa.array([C]), pa.array([C])), 0, None
+    "a block with times": lambda t, m: list(
+        prepare_posts._BatchDoFn(document_form.DocumentForm()).process(
+            dataclasses.replace(DocumentBlock.from_texts(pa.array([C]), pa.array([C])), times=np.zeros(1, np.int64)), 0
         )
+    ),
+    "a block without users": lambda t, m: limit_windows._NamesUsersDoFn(SOURCE.randomness).digests(
+        DocumentBlock.from_texts(None, pa.array([C]))
     ),
     "session windows": lambda t, m: windowed(beam.WindowInto(Sessions(5))),
     "triggers": lambda t, m: windowed(beam.WindowInto(FixedWindows(5), **EARLY)),

@@ -254,8 +254,8 @@ PROGRAMS = (
         name="late_without_end",
         why="A message of any age is taken, behind the watermark: what its window holds depends on the speed of the "
         "job, and a restart meets other data under the same key.",
-        edits=(Edit("pipelines/stream.py", "if moment + self._delay < arrival:", "if moment + self._delay < 0:"),),
-        tests=("tests/pipelines/test_stream.py::test_a_message_is_late_by_itself",),
+        edits=(Edit("pipelines/io/messages.py", "moments + delay < arrived,", "moments + delay < 0,"),),
+        tests=("tests/pipelines/io/test_messages.py::test_a_message_is_late_by_itself",),
     ),
     Mutant(
         name="windows_named_with_the_delay",

@@ -347,7 +347,12 @@ RELEASES = (
         name="user_ids_on_the_runners_pages",
         why="The bound on windows groups by the user id itself, and keys are shown in logs and pages of a runner.",
         edits=(
-            Edit("transforms/limit_windows.py", 'yield self._source.name("bounded user", user), (', "yield user, ("),
+            Edit(
+                "transforms/limit_windows.py",
+                "            yield number, block.take(np.flatnonzero(shard == number))",
+                "            part = block.take(np.flatnonzero(shard == number))\n"
+                "            yield part.users[0].as_py(), part",
+            ),
         ),
         tests=("tests/transforms/test_limit_windows.py::test_keys_of_the_bound_name_nobody",),
     ),

@@ -303,17 +303,23 @@ USERS = (
     Mutant(
         name="one_window_too_many",
         why="A user may be in W + 1 windows; the noise is for W.",
-        edits=(Edit("transforms/limit_windows.py", "len(both) <= most else None", "len(both) <= most + 1 else None"),),
-        tests=("tests/transforms/test_limit_windows.py::test_admission",),
+        edits=(Edit("transforms/admission.py", "if len(new) <= left[who]:", "if len(new) <= left[who] + 1:"),),
+        tests=("tests/transforms/test_admission.py::test_admission",),
+    ),
+    Mutant(
+        name="windows_that_are_over_forgotten",
+        why="A user's windows count until they are over, and then no more: the user is in any number of them.",
+        edits=(Edit("transforms/admission.py", "_CLOSED + closed", "_CLOSED + 0 * closed"),),
+        tests=("tests/transforms/test_admission.py::test_windows_that_are_over_keep_their_number",),
     ),
     Mutant(
         name="a_users_late_windows_are_kept",
         why="A document beyond W is kept if one of its sliding windows is a known one: it counts in the others, too.",
         edits=(
             Edit(
-                "transforms/limit_windows.py",
-                "if _ends(self._windows, micros) <= kept:",
-                "if _ends(self._windows, micros) & kept:",
+                "transforms/admission.py",
+                "if len(new) <= left[who]:",
+                "if len(new) <= left[who] or len(new) <= high - low:",
             ),
         ),
         tests=("tests/transforms/test_limit_windows.py::test_sliding_windows_count_each_window_of_a_post[True]",),
@@ -325,13 +331,8 @@ USERS = (
         edits=(
             Edit(
                 "transforms/limit_windows.py",
-                "(timestamp.micros // 1000 * 1000, (user, text))",
-                "(timestamp.micros, (user, text))",
-            ),
-            Edit(
-                "transforms/limit_windows.py",
-                "yield TimestampedValue(document, Timestamp(micros=micros))  # as it was admitted",
-                "yield document",
+                "        time = timestamp.micros // 1000\n",
+                "        time = int(timestamp.micros / 1000)\n",
             ),
         ),
         tests=("tests/transforms/test_limit_windows.py::test_times_that_a_coder_cuts",),

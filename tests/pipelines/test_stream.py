@@ -5,14 +5,14 @@ import json
 import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, SlidingWindows
 from apache_beam.utils.timestamp import Timestamp
 from helpers.runs import files, small_corpus
 
 from dpngram.accounting import ParameterError, plan_extraction
 from dpngram.pipelines.cli import main
-from dpngram.pipelines.stream import ParseMessages, _ParseDoFn, stream_messages
+from dpngram.pipelines.io.messages import GatherMessages
+from dpngram.pipelines.stream import stream_messages
 from dpngram.transforms import ExtractLevels
 from dpngram.transforms.randomness.noise_key import KeyReference, Randomness
 from dpngram.transforms.testing import exact_plan
@@ -76,70 +76,13 @@ def test_one_line_and_status_2(tmp_path, monkeypatch, capsys, changes, message):
     assert errors.count("\n") == 1
 
 
-def test_messages_have_their_own_time():
-    arrival = 1_000_000.0
-    good = [
-        {"user": "a", "text": "x", "time": arrival - 5},
-        {"user": "b", "text": "x", "time": "1970-01-12T13:46:30Z"},
-        {"user": "c", "text": "x", "time": "1970-01-12T15:46:30+02:00"},
-        {"user": "d", "text": "x", "time": "1970-01-12T13:46:30"},
-        {"user": "e", "text": ["x", "y"], "time": arrival + 59},
-    ]
-    bad = [
-        {"user": "f", "text": "x", "time": arrival + 61},  # from the future
-        {"user": "g", "text": "x", "time": "yesterday"},
-        {"user": "h", "text": "x", "time": True},
-        {"user": "i", "text": "x", "time": None},
-        {"user": "j", "text": "x", "time": 1e300},
-        {"user": "r", "text": "x", "time": -1e300},
-        {"user": "s", "text": "x", "time": 32_503_680_000},  # the year 3000
-        {"user": "q", "text": "x", "time": arrival - 10.001},  # late
-        {"user": "k", "text": "x", "time": float("nan")},
-        {"user": "l", "text": "x"},
-        {"user": "m", "time": arrival},
-        {"user": "o", "text": "\ud800", "time": arrival},
-        {"user": "\ud800", "text": "x", "time": arrival},
-        ["n"],
-    ]
-    messages = [json.dumps(message).encode() for message in good + bad] + [b"{", b"\xff", b"[" * 10_000]
-    messages.append(b'{"user": "p", "text": "x", "time": ' + b"9" * 400 + b"}")
-
-    class Stamp(beam.DoFn):
-        def process(self, element, timestamp=beam.DoFn.TimestampParam):
-            yield element[0], timestamp.micros / 1e6
-
-    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
-        stamped = (
-            pipeline
-            | beam.Create(messages)
-            | beam.Map(lambda message: (message, arrival))
-            | ParseMessages("user", "text", "time", delay=10)
-            | beam.ParDo(Stamp())
-        )
-        expected = [("a", arrival + 5), *((user, arrival) for user in "bcd"), ("e", arrival + 69)]
-        assert_that(stamped, equal_to(expected))
-        assert_that(stamped | beam.Filter(lambda message: message[1] < arrival), equal_to([]), "no time before arrival")
-
-
-def test_a_message_is_late_by_itself():
-    """Not by a watermark: whether it is used follows from its time and its arrival, to the millisecond."""
-    step = _ParseDoFn("user", "text", "time", 10_000)
-    for before, used in ((10, 1), (10.001, 0), (-60, 1), (-60.001, 0), (-61, 0)):
-        for arrival in (1e6, 2e9 + 0.123):
-            message = json.dumps({"user": "a", "text": "x", "time": round(arrival - before, 3)}).encode()
-            assert len(list(step.process((message, arrival)))) == used, (before, arrival)
-    assert len(list(_ParseDoFn("user", "text", None, 0).process((b'{"user": "a", "text": "x"}', 5.0)))) == 1
-
-
 def release(output, posts, window, plan, delay=0.0, arrival=None, **options):
     extract = ExtractLevels(plan, noise_key=str(output) + ".key", shards=4, bound_windows=True, window_delay=delay)
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         messages = (
             pipeline
-            | beam.Create([(json.dumps({**post, "time": at}), float(at)) for at, post in posts])
-            | beam.MapTuple(lambda message, at: (message.encode(), arrival or at)).with_output_types(
-                tuple[bytes, float]
-            )
+            | beam.Create([(json.dumps({**post, "time": at}).encode(), 1000 * (arrival or at)) for at, post in posts])
+            | GatherMessages()
         )
         fields = ("user", "text", "time")
         stream_messages(messages, fields, window, str(output), plan, extract, delay=delay, **options)
@@ -169,7 +112,7 @@ def test_the_delay_leaves_no_trace(tmp_path):
     (tmp_path / "late.key").write_bytes((tmp_path / "batch.key").read_bytes())
     (tmp_path / "late.key").chmod(0o600)
     late = FixedWindows(60, offset=Timestamp(100))
-    release(tmp_path / "late", posts, late, plan, delay=100.0, arrival=119.0)
+    release(tmp_path / "late", posts, late, plan, delay=100.0, arrival=119)
     names = sorted(path.name for path in (tmp_path / "batch").iterdir())
     assert names == sorted(path.name for path in (tmp_path / "late").iterdir())
     assert len(names) == 2

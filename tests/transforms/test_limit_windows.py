@@ -1,8 +1,11 @@
 """Each user in at most W windows, whatever comes when."""
 
+import dataclasses
 import itertools
 
 import apache_beam as beam
+import numpy as np
+import pyarrow as pa
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
@@ -11,9 +14,12 @@ from apache_beam.utils.timestamp import Timestamp
 from helpers.streams import USERS, everybody, grams, release_of, stream_of, tolerate_empty_bundles
 
 from dpngram.accounting import ParameterError
-from dpngram.transforms import ExtractNgrams
+from dpngram.transforms import ExtractNgrams, limit_windows
+from dpngram.transforms.admission import Windows
+from dpngram.transforms.blocks.columns import binary_array
+from dpngram.transforms.blocks.documents import DocumentBlock
 from dpngram.transforms.document_form import DocumentForm
-from dpngram.transforms.limit_windows import _AdmitDoFn, _ByUserDoFn, _Start, admit, earliest
+from dpngram.transforms.limit_windows import _AdmitDoFn, _in_windows, _ShardDoFn, _Start
 from dpngram.transforms.randomness.noise_key import KeyReference, NoiseKeyError, Randomness
 from dpngram.transforms.testing import exact_plan, key_source
 
@@ -70,28 +76,72 @@ def test_one_window_is_a_bound_too():
     assert "all the data of one user in one window changes" in ExtractNgrams(plan, bound_windows=False).guarantee()
 
 
+def sharded(step, *elements):
+    """What a bundle of (document, seconds) becomes: (shard, users, texts, milliseconds)."""
+    step.start_bundle()
+    made = []
+    for document, seconds in elements:
+        window = IntervalWindow(seconds // 10 * 10, seconds // 10 * 10 + 10)
+        made += [one.value for one in step.process(document, Timestamp(seconds), window)]
+    made += [one.value for one in step.finish_bundle()]
+    return [(shard, block.users.to_pylist(), texts_of(block), block.times.tolist()) for shard, block in made]
+
+
+def texts_of(block):
+    strings = [string.decode() for string in binary_array(block.offsets, block.data).to_pylist()]
+    bounds = block.token_bounds.tolist()
+    return [strings[begin:end] for begin, end in itertools.pairwise(bounds)] if bounds else strings
+
+
+def shard_step(monkeypatch, shards=1):
+    monkeypatch.setenv("unused", "ab" * 32)
+    step = _ShardDoFn(FixedWindows(10), key_source(b"n" * 32).randomness, DocumentForm(), shards)
+    step.setup()
+    return step
+
+
 def test_what_a_coder_cannot_take_is_a_bad_document(monkeypatch):
     """One user's half of a surrogate pair is left out: the coder between workers would fail the run of all others.
 
     (In a graph the host's own collections come before; their coders are the host's.)
     """
-    monkeypatch.setenv("unused", "ab" * 32)
-    step = _ByUserDoFn(FixedWindows(10), key_source(b"n" * 32).randomness, DocumentForm())
-    step.setup()
-    coder = beam.coders.FastPrimitivesCoder()
     words = type("Words", (str,), {"__reduce__": None})  # a text that cannot be pickled, though it is a text
-    good = [("u", "a b"), ("u", ["a", "b"]), ("u", ("a", "b")), ("u", words("a b")), (7, [words("a"), "b"])]
+    good = [("u", "a b"), ("u", words("c d")), ("u", ["a", "b"]), ("u", ("c", "d")), (7, [words("e"), "f"])]
     bad = [("u", "a \ud800 b"), ("u", ["a", "\udfff"]), ("u", ["a", 3]), ("u", [iter("c")]), ("u", ["a", b"b"])]
     bad += [("u", ("a", None)), ("\ud800", "a b"), (None, "a b"), ("u", iter("ab")), ("u",), iter("ab")]
-    found = [list(step.process(document, Timestamp(5), IntervalWindow(0, 10))) for document in good + bad]
-    assert [len(made) for made in found] == [1] * len(good) + [0] * len(bad)
-    assert [coder.decode(coder.encode(made))[1][1][1] for (made,) in found[: len(good)]] == [
-        "a b",
-        ["a", "b"],
-        ["a", "b"],
-        "a b",
-        ["a", "b"],
+    found = sharded(shard_step(monkeypatch), *((document, 5) for document in [*bad, *good, *bad]))
+    assert found == [
+        (0, [b"u", b"u"], ["a b", "c d"], [5000] * 2),
+        (0, [b"u", b"u", b"7"], [["a", "b"], ["c", "d"], ["e", "f"]], [5000] * 3),
     ]
+
+
+def test_blocks_and_documents_alike(monkeypatch):
+    """A block has the time of its element, or a time for each document; it is cut by user."""
+    texts = pa.array(["a", "b", "c", "d", "e"])
+    users = pa.array(["u", "v", "u", "w", "x"])
+    block = DocumentBlock.from_texts(users, texts)
+    dated = dataclasses.replace(block, times=np.arange(5) * 10_000)
+    step = shard_step(monkeypatch, 3)
+    single = [((user, text), 5) for user, text in zip(users.to_pylist(), texts.to_pylist(), strict=True)]
+    assert sharded(step, (block, 5)) == sharded(step, *single)
+    found = sharded(step, (dated, 5))
+    assert [part[:3] for part in found] == [part[:3] for part in sharded(step, (block, 5))]
+    times = {text: time for _, _, texts, times in found for text, time in zip(texts, times, strict=True)}
+    assert times == {"a": 0, "b": 10_000, "c": 20_000, "d": 30_000, "e": 40_000}
+    assert sharded(step, (DocumentBlock.from_bad_records([b"u"], 3), 5)) == []
+    with pytest.raises(TypeError, match="documents must have users"):
+        sharded(step, (DocumentBlock.from_texts(None, texts), 5))
+
+
+def test_a_batch_has_an_end(monkeypatch):
+    """Documents do not wait for the end of a bundle that never ends."""
+    monkeypatch.setattr(limit_windows, "_BATCH_DOCUMENTS", 3)
+    step = shard_step(monkeypatch)
+    step.start_bundle()
+    made = [len(list(step.process(("u", "a"), Timestamp(5), IntervalWindow(0, 10)))) for _ in range(7)]
+    assert made == [0, 0, 1, 0, 0, 1, 0]
+    assert len(list(step.finish_bundle())) == 1
 
 
 def test_the_bound_cannot_be_less_than_the_windows_of_one_post():
@@ -115,30 +165,12 @@ def test_sliding_windows_after_a_grouping_are_refused():
     documents | "InFixed" >> beam.WindowInto(FixedWindows(10)) | "Fixed" >> ExtractNgrams(plan)
 
 
-def test_admission():
-    assert admit(frozenset({1, 2}), [2], 2) == {1, 2}
-    assert admit(frozenset({1, 2}), [3], 2) is None
-    assert admit(frozenset({1}), [2, 3], 3) == {1, 2, 3}
-    documents = [frozenset({5, 6}), frozenset({1, 2}), frozenset({2, 3}), frozenset({8, 9})]
-    for order in itertools.permutations(documents):
-        assert earliest(order, 3) == {1, 2, 3}
-        assert earliest(order, 4) == {1, 2, 3}  # two more windows at a time, or none
-        assert earliest(order, 5) == {1, 2, 3, 5, 6}
-
-
 def test_keys_of_the_bound_name_nobody(monkeypatch):
-    """Users are grouped over all windows by a keyed name, never by their id: runners show keys."""
-    monkeypatch.setenv("unused", "ab" * 32)
-    step = _ByUserDoFn(FixedWindows(10), key_source(b"n" * 32).randomness, DocumentForm())
-    step.setup()
-    keys = []
-    for time, user in ((5, "somebody"), (15, "somebody"), (5, "else"), (5, b"else")):
-        window = IntervalWindow(time - 5, time + 5)
-        ((key, (micros, document)),) = step.process((user, "a b"), Timestamp(time), window)
-        assert (micros, document[1]) == (time * 10**6, "a b")
-        keys.append(key)
+    """Users are grouped over all windows by the shard of a keyed name, never by their id: runners show keys."""
+    step = shard_step(monkeypatch, 1 << 20)
+    keys = [sharded(step, ((user, "a b"), 5))[0][0] for user in ("somebody", "somebody", "else", b"else")]
     assert keys[0] == keys[1] != keys[2] == keys[3]
-    assert all(len(key) == 16 and b"some" not in key and b"else" not in key for key in keys)
+    assert all(type(key) is int for key in keys)
 
 
 def test_no_document_passes_before_a_stream_is_remembered(tmp_path):
@@ -147,7 +179,7 @@ def test_no_document_passes_before_a_stream_is_remembered(tmp_path):
     key.create_if_missing()
 
     def set_up(start):
-        _ByUserDoFn(FixedWindows(5), Randomness(key, "", "x", "s"), DocumentForm(), start).setup()
+        _ShardDoFn(FixedWindows(5), Randomness(key, "", "x", "s"), DocumentForm(), 2, start).setup()
 
     set_up(None)
     for _ in range(2):
@@ -170,8 +202,8 @@ def test_a_stream_remembers_its_start(tmp_path):
 
 
 class _Seen(beam.DoFn):
-    def process(self, document, window=beam.DoFn.WindowParam):
-        yield document[1], window.start.micros
+    def process(self, block, window=beam.DoFn.WindowParam):
+        yield from ((text, window.start.micros) for text in texts_of(block))
 
 
 def test_times_that_a_coder_cuts(tmp_path):
@@ -182,6 +214,7 @@ def test_times_that_a_coder_cuts(tmp_path):
     windows = FixedWindows(1)
     key = KeyReference("file", str(tmp_path / "key"))
     key.create_if_missing()
+    randomness = Randomness(key, "", "x", "s")
     moments = {-2_000_400: "a", -500: "b", 999_999: "c", 1_000_000: "d"}
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         named = (
@@ -189,16 +222,67 @@ def test_times_that_a_coder_cuts(tmp_path):
             | beam.Create(list(moments.items()))
             | beam.Map(lambda item: TimestampedValue(("alice", item[1]), Timestamp(micros=item[0])))
             | beam.WindowInto(windows)
-            | "ByUser" >> beam.ParDo(_ByUserDoFn(windows, Randomness(key, "", "x", "s"), DocumentForm()))
+            | "Shard" >> beam.ParDo(_ShardDoFn(windows, randomness, DocumentForm(), 2))
             | "AllWindows" >> beam.WindowInto(GlobalWindows())
         )
         number = named | beam.combiners.Count.Globally()
         kept = (
             named
             | "Border" >> beam.Map(lambda named, _: named, beam.pvalue.AsSingleton(number))
-            | beam.ParDo(_AdmitDoFn(windows, 4))
+            | beam.ParDo(_AdmitDoFn(windows, randomness, 4))
             | "Again" >> beam.WindowInto(windows)
             | beam.ParDo(_Seen())
         )
         expected = [("a", -3_000_000), ("b", -1_000_000), ("c", 0), ("d", 1_000_000)]
         assert_that(kept, equal_to(expected))
+
+
+def test_a_block_for_each_set_of_windows():
+    times = np.array([5, 15, 25, 7, 16]) * 1000
+    block = DocumentBlock.from_texts(pa.array(list("uvwxy")), pa.array(list("abcde")))
+    first, last = Windows.of(SlidingWindows(20, 10)).spans(times)
+    dated = dataclasses.replace(block, times=times)
+    found = [
+        (one.timestamp.micros // 10**6, texts_of(one.value))
+        for one in _in_windows(dated, np.array([0, 1, 3, 4]), first, last)
+    ]
+    assert found == [(5, ["a", "d"]), (15, ["b", "e"])]
+
+
+class _State:
+    """In place of Beam's state and timer."""
+
+    def __init__(self):
+        self.value, self.writes, self.due = b"", 0, None
+
+    def read(self):
+        return self.value
+
+    def write(self, value):
+        self.value, self.writes = value, self.writes + 1
+
+    def set(self, due):
+        self.due = due.micros // 10**6
+
+
+def test_what_is_kept_of_a_user_is_bounded(monkeypatch):
+    """24 bytes for each window that is not over, and for all that are; the timer waits for the first end; and a user
+    who is known causes no write."""
+    monkeypatch.setenv("unused", "ab" * 32)
+    step = _AdmitDoFn(FixedWindows(10), key_source(b"n" * 32).randomness, 5)
+    step.setup()
+    state, users = _State(), pa.array(["u", "v"])
+
+    def say(*seconds):
+        block = DocumentBlock.from_texts(users, pa.array(["a", "b"]))
+        dated = dataclasses.replace(block, times=np.array(seconds) * 1000)
+        return sum(one.value.rows for one in step.process((0, dated), state, state))
+
+    assert say(1, 2) == say(3, 4) == 2
+    assert (state.writes, state.due, len(state.value)) == (1, 10, 2 * 24)
+    for time in range(10, 1000, 10):
+        admitted = say(time + 1, time + 2)
+        assert admitted == (2 if time < 50 else 0)
+        step.over(Timestamp(time), state, state)
+        assert len(state.value) <= 2 * 2 * 24
+    assert len(state.value) == 2 * 24

@@ -189,6 +189,10 @@ class KeySource:
         """A name of 16 bytes that tells nothing without the key, and is the same for all releases with this key."""
         return derive_key(self._master, "name", purpose, data)[:16]
 
+    def names(self, purpose: str) -> Prf:
+        """The same for whole columns, by another function."""
+        return Prf(derive_key(self._master, "name", purpose))
+
     def verify(self, check: int) -> None:
         """Refuses data that a worker with another key, or with other settings, has prepared."""
         if int(check) != self.check:

@@ -17,9 +17,10 @@ class _NoteLines(beam.DoFn):
     def __init__(self, path):
         self._path = path
 
-    def process(self, line, timestamp=beam.DoFn.TimestampParam):
+    def process(self, block, timestamp=beam.DoFn.TimestampParam):
         with open(self._path, "a") as file:
-            file.write(json.dumps([line[0].decode(), line[1], timestamp.micros / 1e6]) + "\n")
+            for line, arrival in zip(block.messages, block.arrivals.tolist(), strict=True):
+                file.write(json.dumps([line.decode(), arrival / 1000, timestamp.micros / 1e6]) + "\n")
 
 
 class _Clock:

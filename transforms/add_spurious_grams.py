@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from dpngram.transforms.blocks.columns import binary_array, find_keys, split_binary
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level, find_digests
 from dpngram.transforms.blocks.parts import ReleasedPart, name_zero_cells
+from dpngram.transforms.blocks.surveys import name_after
 from dpngram.transforms.context import ReleaseContext
 from dpngram.transforms.keyed_dofn import RoundDoFn
 from dpngram.transforms.messages import Message
@@ -172,4 +173,5 @@ def collect_tokens(parts: Sequence[ReleasedPart], earlier: Level, policy: RoundP
         level_rho for level_rho in (cutoffs.rho, earlier.rho if len(earlier) else None) if level_rho is not None
     ]
     rho = min(thresholds, default=float("inf"))
-    return policy.finish(Level.first(offsets, data, digests, weight, cutoffs.noise.grid, rho), EMPTY_LEVEL)
+    level = policy.finish(Level.first(offsets, data, digests, weight, cutoffs.noise.grid, rho), EMPTY_LEVEL)
+    return dataclasses.replace(level, name=name_after(earlier.name, level.name)) if level.name else level

@@ -179,6 +179,19 @@ PLUS = (
         tests=("tests/transforms/policies/test_cutoffs.py::test_zero_cells_below_the_floor_are_multinomial",),
     ),
     Mutant(
+        name="a_level_forgets_the_survey",
+        why="Two runs on other processors release the same S_k after surveys that differ in one weight. Users then "
+        "have other budgets, and level k+1 asks two queries with the same noise.",
+        edits=(
+            Edit(
+                "transforms/policies/plus.py",
+                "return dataclasses.replace(level, name=name_after(survey.name, level.name))",
+                "return level",
+            ),
+        ),
+        tests=("tests/transforms/policies/test_plus.py::test_the_same_release_after_another_survey_has_another_name",),
+    ),
+    Mutant(
         name="a_class_is_cut",
         why="Of the last class only the first half is released: which cells of a tie pass follows from their order.",
         edits=(

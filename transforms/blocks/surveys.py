@@ -11,7 +11,7 @@ import numpy as np
 
 from dpngram.transforms.blocks.columns import Array, Block, empty_column, find_keys, register_block
 
-__all__ = ["EMPTY_SURVEY", "Survey", "name_of"]
+__all__ = ["EMPTY_SURVEY", "Survey", "name_after", "name_of"]
 
 
 @register_block
@@ -70,6 +70,15 @@ def name_of(*parts: Array | int | float) -> int:
         data = part.tobytes() if isinstance(part, np.ndarray) else float(part).hex().encode()
         digest.update(len(data).to_bytes(8, "little") + data)
     return (int.from_bytes(digest.digest()[:8], "little") >> 1) | 1
+
+
+def name_after(past: int, name: int) -> int:
+    """The name of what has this name by itself and went on from `past`.
+
+    What users have left depends on all that they have given, and so on everything that was found before: two runs may
+    release the same S_k after surveys that differ in one weight, and their next queries differ.
+    """
+    return name_of(np.array([past, name], np.uint64))
 
 
 EMPTY_SURVEY = Survey()

@@ -26,7 +26,7 @@ from dpngram.transforms.blocks.candidates import CandidateBlock, listed_tokens
 from dpngram.transforms.blocks.cells import CellBlock
 from dpngram.transforms.blocks.columns import Array, Block
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
-from dpngram.transforms.blocks.surveys import EMPTY_SURVEY, Survey, name_of
+from dpngram.transforms.blocks.surveys import EMPTY_SURVEY, Survey, name_after, name_of
 from dpngram.transforms.blocks.users import UserBlock, Users
 from dpngram.transforms.messages import Message
 from dpngram.transforms.policies.base import RoundPolicy
@@ -156,7 +156,8 @@ class PlusSurvey(_PlusRound):
         strata = cutoffs.strata
         guide = guide_table(np.arange(len(strata.size)) + strata.origin)
         floor = np.where(cutoffs.floor == ALL, 0, bins_of(cutoffs.noise).of(cutoffs.floor))
-        return make_survey(cutoffs.noise, cells, strata.size, floor, guide, self.plan.eta, self.shares)
+        survey = make_survey(cutoffs.noise, cells, strata.size, floor, guide, self.plan.eta, self.shares)
+        return dataclasses.replace(survey, name=name_after(previous.name, survey.name))
 
 
 class PlusSecondLook(_PlusRound):
@@ -189,7 +190,8 @@ class PlusSecondLook(_PlusRound):
     def settle(self, cells: Cells, cutoffs: Cutoffs, previous: Level, earlier: Survey) -> Survey:
         shares = (self.shares[0], _second_share(earlier, self.shares))
         floor = _rest_floor(earlier, len(previous), cutoffs.noise)
-        return rank_cells(cutoffs.noise, earlier, cells, floor, self.plan.eta, shares)
+        ranked = rank_cells(cutoffs.noise, earlier, cells, floor, self.plan.eta, shares)
+        return dataclasses.replace(ranked, name=name_after(earlier.name, ranked.name))
 
 
 class PlusCount(_PlusRound):
@@ -251,7 +253,8 @@ class PlusCount(_PlusRound):
         rows = np.flatnonzero(survey.rank <= choose_cut(survey, counted, self.plan.eta))
         grid, weight = Noise(self.level.sigma).grid, survey.weight[rows]
         lowest = float(weight.min()) * grid if len(rows) else float("inf")
-        return self.finish(previous.extend(survey.keys[rows], weight, grid, lowest, self.pruning), previous)
+        level = self.finish(previous.extend(survey.keys[rows], weight, grid, lowest, self.pruning), previous)
+        return dataclasses.replace(level, name=name_after(survey.name, level.name))
 
 
 class _Second:

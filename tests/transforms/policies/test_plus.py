@@ -13,7 +13,7 @@ from dpngram.transforms.add_spurious_grams import join_zero_cells
 from dpngram.transforms.blocks.candidates import CandidateBlock
 from dpngram.transforms.blocks.cells import CellBlock, split_cells
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL
-from dpngram.transforms.blocks.surveys import Survey, name_of
+from dpngram.transforms.blocks.surveys import Survey, name_after, name_of
 from dpngram.transforms.document_form import DocumentForm, collect_documents
 from dpngram.transforms.noisy_threshold import threshold_cells
 from dpngram.transforms.policies import make_rounds, plus, ranking
@@ -336,7 +336,7 @@ def test_a_survey_is_named_by_what_decides_the_next_query():
     cells, cutoffs = look(SURVEY, EMPTY_LEVEL, None)
     survey = SURVEY.settle(cells, cutoffs, WORDS, EMPTY_LEVEL)
     columns = (survey.keys, survey.guide, survey.counted, survey.rest_guide, survey.stratum, survey.size, survey.floor)
-    assert survey.name == name_of(*columns)
+    assert survey.name == name_after(WORDS.name, name_of(*columns))
     assert all(column.dtype.kind in "iu" for column in columns if isinstance(column, np.ndarray))
     second, cutoffs = look(SECOND, survey, None)
     ranked = SECOND.settle(second, cutoffs, WORDS, survey)
@@ -348,11 +348,26 @@ def test_a_survey_is_named_by_what_decides_the_next_query():
         ranking.in_zone(ranked),
         ranked.count_sigma,
     )
-    assert ranked.name == name_of(*columns)
+    assert ranked.name == name_after(survey.name, name_of(*columns))
     assert (
         SURVEY.finish(WORDS, EMPTY_LEVEL).name
         == SURVEY.finish(dataclasses.replace(WORDS, weight=WORDS.weight + 1), EMPTY_LEVEL).name
     )  # one step more of weight leaves all bins as they are
+
+
+def test_the_same_release_after_another_survey_has_another_name():
+    """Users have paid other amounts, so the queries of the next level are others: they must not share their noise."""
+    cells, cutoffs = look(SURVEY, EMPTY_LEVEL, None)
+    names = []
+    for words in (WORDS, dataclasses.replace(WORDS, name=WORDS.name ^ 1)):
+        survey = SURVEY.settle(cells, cutoffs, words, EMPTY_LEVEL)
+        for found in (survey, dataclasses.replace(survey, name=survey.name ^ 2)):
+            second, second_cutoffs = look(SECOND, found, None)
+            ranked = SECOND.settle(second, second_cutoffs, words, found)
+            level = COUNT.release(0, words, ranked, Prf(bytes(32)))
+            names.append((survey.name, ranked.name, level.name, level.keys.tobytes()))
+    assert len({keys for *_, keys in names}) == 1
+    assert [len({name[place] for name in names}) for place in range(3)] == [2, 4, 4]
 
 
 def test_a_gram_counts_for_one_at_most():

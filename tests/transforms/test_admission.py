@@ -10,15 +10,15 @@ from apache_beam.utils.timestamp import Timestamp
 from dpngram.transforms.admission import NOBODY, UserWindows, Windows, admit
 
 WINDOWS = [
-    FixedWindows(10),
-    FixedWindows(10, 3),
-    SlidingWindows(20, 10),
-    SlidingWindows(25, 10, 4),
-    SlidingWindows(9, 2),
+    pytest.param(FixedWindows(10), id="fixed"),
+    pytest.param(FixedWindows(10, 3), id="fixed with an offset"),
+    pytest.param(SlidingWindows(20, 10), id="sliding"),
+    pytest.param(SlidingWindows(25, 10, 4), id="sliding with an offset"),
+    pytest.param(SlidingWindows(9, 2), id="sliding by an uneven part"),
 ]
 
 
-@pytest.mark.parametrize("windows", WINDOWS, ids=str)
+@pytest.mark.parametrize("windows", WINDOWS)
 def test_the_windows_of_a_time_are_beams(windows):
     ours = Windows.of(windows)
     times = np.arange(-40_000, 40_000, 250)
@@ -43,7 +43,7 @@ def one_by_one(documents, most):
     return admitted, known
 
 
-@pytest.mark.parametrize("windows", WINDOWS, ids=str)
+@pytest.mark.parametrize("windows", WINDOWS)
 @pytest.mark.parametrize("most", [1, 3, 5, 8])
 def test_like_one_at_a_time(windows, most):
     """In any cut into blocks, with the state written and read between them."""

@@ -4,6 +4,7 @@ from dpngram.accounting.composition import Budget, Spending, composed_epsilon, f
 from dpngram.accounting.explain import explain_plan, guarantee_in_words
 from dpngram.accounting.forecast import plan_document, users_needed
 from dpngram.accounting.gaussian import compose_sigmas, gaussian_delta, gaussian_epsilon, gaussian_sigma
+from dpngram.accounting.least_users import has_user_bounds, least_users
 from dpngram.accounting.numerics import RoundingCost, rounding_cost, switching_bound
 from dpngram.accounting.parameters import ParameterError
 from dpngram.accounting.plan import ExtractionPlan, LevelPlan, RoundPlan, plan_extraction
@@ -38,6 +39,8 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_sigma",
     "guarantee_in_words",
+    "has_user_bounds",
+    "least_users",
     "level_threshold",
     "plan_document",
     "plan_extraction",

@@ -63,7 +63,7 @@ h1{font-size:2rem;letter-spacing:-.02em;margin:.2em 0 .6em}h2{font-size:1.1rem;m
 section{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:1.2rem 1.4rem;margin:1rem 0}
 p,ul{max-width:var(--prose)}figure{margin:.6rem 0}
 figcaption,footer{color:var(--soft);font-size:.88rem}figcaption{margin:.4rem 0 0 3rem}footer{margin-top:2rem}
-.two{display:grid;grid-template-columns:repeat(auto-fit,minmax(26rem,1fr));gap:1rem 2rem}
+.two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(26rem,100%),1fr));gap:1rem 2rem}
 .caution{border-left:4px solid #e69f00;padding-left:.9rem}
 .danger{border:2px solid var(--red);color:var(--red);border-radius:10px;padding:.8rem 1rem;max-width:none}
 table{border-collapse:collapse;width:100%;font-size:.92rem}
@@ -72,6 +72,8 @@ white-space:nowrap;vertical-align:top}td small{display:block;color:var(--soft)}
 tr th:first-child{text-align:left;font-weight:600}thead th{color:var(--soft)}
 .scroll{overflow-x:auto;margin:0 0 1rem}.tall{max-height:32rem;overflow:auto}
 .tall thead th{position:sticky;top:0;background:var(--card)}
+@media(max-width:40rem){main{padding:1rem .6rem 3rem}section{padding:.9rem .8rem}h1{font-size:1.5rem}
+figcaption{margin-left:0}figure{overflow-x:auto}figure>svg{min-width:30rem}}
 @media print{:root{--page:#fff;--ink:#000;--soft:#333;--line:#ccc;--card:#fff}main{max-width:none;padding:0}
 section{break-inside:avoid-page;border:none;padding:.4rem 0}figure{break-inside:avoid}
 .two{grid-template-columns:1fr 1fr}html,body{font-size:12px}.scroll{overflow:visible}.tall{max-height:none}

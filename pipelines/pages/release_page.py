@@ -13,7 +13,15 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from dpngram.accounting import ExtractionPlan, ParameterError, expected_spurious, explain_plan
+from dpngram.accounting import (
+    ExtractionPlan,
+    ParameterError,
+    expected_spurious,
+    explain_plan,
+    has_user_bounds,
+    least_users,
+)
+from dpngram.accounting.advice import FEW, advise_more
 from dpngram.pipelines.io.encoding import Row
 from dpngram.pipelines.io.release_files import Manifest, ManifestLevel
 from dpngram.pipelines.pages.page import render, section, table
@@ -50,7 +58,8 @@ def render_report(manifest: Manifest, rows: Mapping[int, Iterable[Row]]) -> str:
             _figure("share of the budget, by length", _budget_plot(plan))
             + _figure("noisy weights above the threshold, by length (logarithmic)", _weights_plot(seen)),
         ),
-        section("Heaviest n-grams", _gram_table(seen, most)),
+        section("Heaviest n-grams", _few(manifest, plan) + _gram_table(seen, most, _user_bounds(plan, levels, seen))),
+        section("What a weight means", _weights_in_words(plan)),
         section("How, in words", words),
         section("Settings", _settings_table(manifest)),
     ]
@@ -130,20 +139,74 @@ def _size_of(number: int) -> float:
     return float(np.array([(number << _SIZE_BITS) + (1 << (_SIZE_BITS - 1))]).view(np.float64)[0])
 
 
-def _gram_table(seen: dict[int, _Level], most: int) -> str:
+def _few(manifest: Manifest, plan: ExtractionPlan) -> str:
+    if manifest["released"] >= FEW:
+        return ""
+    count = "Nothing was released." if not manifest["released"] else "Few n-grams were released."
+    return f"<p>{count} {html.escape(advise_more(plan))}</p>"
+
+
+def _user_bounds(
+    plan: ExtractionPlan, levels: list[ManifestLevel], seen: dict[int, _Level]
+) -> dict[int, list[int]]:
+    """For the heaviest n-grams of each length a number of users that they have at least; lengths without it are missing."""
+    return {
+        level["n"]: least_users(
+            plan, level["n"], [weight for _, weight in seen[level["n"]].heaviest], level["rho"], level["released"]
+        ).tolist()
+        for level in levels
+        if has_user_bounds(plan, level["n"]) and level["rho"] is not None and seen[level["n"]].heaviest
+    }
+
+
+def _weights_in_words(plan: ExtractionPlan) -> str:
+    text = (
+        "A weight is not a number of users. Each user divides a limited weight over the n-grams of a length, so an "
+        "n-gram gets more from a user with few n-grams. Weights are comparable within one length; those of other "
+        "lengths are on another scale, because users give other shares there. "
+    )
+    lengths = [level.n for level in plan.levels if has_user_bounds(plan, level.n)]
+    if lengths:
+        text += (
+            "No user counts more than 1 in a weight. So from a weight and its noise follows a number of users that an "
+            "n-gram has at least, the column \u201cusers, at least\u201d. With a probability of 95 %, all numbers in "
+            "this column are right at the same time, spurious n-grams included. There may be many more users. "
+        )
+    if len(lengths) < plan.max_n:
+        which = "lengths from 2 on" if lengths else "any length that is released"
+        text += (
+            f"Policy {plan.policy} allows no number of users for {which}: there some users count more than 1, and how "
+            "much noise is in a weight is not published."
+        )
+    return f"<p>{html.escape(text)}</p>"
+
+
+def _gram_table(seen: dict[int, _Level], most: int, bounds: dict[int, list[int]]) -> str:
     shown = []
     for n, level in seen.items():
-        for tokens, weight in level.heaviest:
+        for place, (tokens, weight) in enumerate(level.heaviest):
             text = " ".join(" ".join(tokens).split("\n"))
             text = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "\u2026"
-            shown.append([str(n), text, f"{weight:,.1f}"])
+            least = bounds[n][place] if n in bounds else 0
+            shown.append([str(n), text, f"{weight:,.1f}", *([f"{least:,}" if least else ""] if bounds else [])])
     if not shown:
         return "<p>Nothing to show: the release is empty, or in a format without weights.</p>"
     return (
-        f"<p>The {most} heaviest of each length. <label for='find' id='label' hidden>Search </label>"
-        "<input id='find' type='search' aria-label='search' hidden></p>"
-        + table(["length", "n-gram", "noisy weight"], shown, name="grams", tall=True)
+        f"<p>The {most} heaviest of each length.</p><p id='choose' hidden>"
+        f"<label>Length <select id='length'><option value=''>all</option>{_options(shown)}</select></label> "
+        "<label>Search <input id='find' type='search'></label></p>"
+        + table(
+            ["length", "n-gram", "noisy weight", *(["users, at least"] if bounds else [])],
+            shown,
+            name="grams",
+            tall=True,
+        )
     )
+
+
+def _options(shown: list[list[str]]) -> str:
+    lengths = dict.fromkeys(row[0] for row in shown)
+    return "".join(f"<option>{length}</option>" for length in lengths)
 
 
 def _settings_table(manifest: Manifest) -> str:
@@ -235,16 +298,21 @@ svg text{font:12px system-ui,sans-serif;fill:var(--ink);text-anchor:middle}svg t
 .bar{fill:var(--bar)}.grid{stroke:var(--line);stroke-dasharray:2 3}
 th,td{text-align:left;padding:.3rem .8rem .3rem 0;overflow-wrap:anywhere;white-space:normal}
 thead th{font-weight:600}.scroll{margin:0}
-#levels td,#levels th,#grams td:last-child,#grams th:last-child{text-align:right}
+#levels td,#levels th,#grams td:nth-child(n+3),#grams th:nth-child(n+3){text-align:right}
 #levels tbody th,#grams tbody th{font-weight:400}#grams td,#settings td{font-variant-numeric:normal}
-#grams td:last-child{font-variant-numeric:tabular-nums}
-input{font:inherit;padding:.25rem .6rem;border:1px solid var(--line);
+#grams td:nth-child(n+3){font-variant-numeric:tabular-nums;white-space:nowrap}
+#choose{display:flex;flex-wrap:wrap;gap:.4rem 1.2rem}#choose[hidden]{display:none}
+thead th{overflow-wrap:normal}
+@media(max-width:40rem){th,td{padding-right:.5rem}#levels{min-width:34rem}#grams thead th{white-space:normal}}
+@media print{#choose{display:none}}
+input,select{max-width:100%;font:inherit;padding:.25rem .6rem;border:1px solid var(--line);
 border-radius:6px;background:var(--page);color:var(--ink)}
 """
 
 
 _SCRIPT = (
-    "const f=document.getElementById('find');if(f){f.hidden=false;document.getElementById('label').hidden=false;"
-    "const r=[...document.querySelectorAll('#grams tbody tr')];"
-    "f.oninput=()=>{const q=f.value.toLowerCase();for(const t of r)t.hidden=!t.textContent.toLowerCase().includes(q)}}"
+    "const f=document.getElementById('find'),l=document.getElementById('length');if(f){"
+    "document.getElementById('choose').hidden=false;const r=[...document.querySelectorAll('#grams tbody tr')];"
+    "f.oninput=l.oninput=()=>{const q=f.value.toLowerCase();for(const t of r)t.hidden="
+    "!t.textContent.toLowerCase().includes(q)||l.value&&t.cells[0].textContent!=l.value}}"
 )

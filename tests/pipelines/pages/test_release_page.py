@@ -83,7 +83,13 @@ def test_in_a_browser(release, tmp_path):
     hidden = body.count("<tr hidden")
     assert shown > 5
     assert hidden > 5
-    assert "hidden" not in done[done.index("<input id") : done.index("<input id") + 90]
+    assert '<p id="choose">' in done  # not hidden
+    probe = "<script>const q=document.getElementById('length');q.value='2';q.oninput();</script></html>"
+    (tmp_path / "page.html").write_text(page.replace("</html>", probe))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    body = done[done.index('<table id="grams"') :]
+    assert body.count("<tr><th>2<") > 0
+    assert body.count("<tr><th>1<") == 0 < body.count('<tr hidden=""><th>1<')
     for mode in ("0", "1"):  # dark, light
         picture = tmp_path / f"{mode}.png"
         flags = [f"--blink-settings=preferredColorScheme={mode}", "--window-size=900,1400", f"--screenshot={picture}"]

@@ -146,10 +146,8 @@ def _few(manifest: Manifest, plan: ExtractionPlan) -> str:
     return f"<p>{count} {html.escape(advise_more(plan))}</p>"
 
 
-def _user_bounds(
-    plan: ExtractionPlan, levels: list[ManifestLevel], seen: dict[int, _Level]
-) -> dict[int, list[int]]:
-    """For the heaviest n-grams of each length a number of users that they have at least; lengths without it are missing."""
+def _user_bounds(plan: ExtractionPlan, levels: list[ManifestLevel], seen: dict[int, _Level]) -> dict[int, list[int]]:
+    """For the heaviest n-grams of each length, how many users they have at least. Not all lengths have such numbers."""
     return {
         level["n"]: least_users(
             plan, level["n"], [weight for _, weight in seen[level["n"]].heaviest], level["rho"], level["released"]

@@ -197,6 +197,7 @@ def test_progress_tells_what_is_on_disk(tmp_path, monkeypatch, capsys):
 # the posts of a user meet: the text is on disk by then.
 DRIVER = """
 import json, os, resource, signal, sys, warnings
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
 warnings.simplefilter("ignore")  # Google's packages warn of their own versions when they are imported
 from dpngram.pipelines import cli, extract
 from dpngram.transforms import group_users

@@ -48,7 +48,7 @@ ALLOWED = {
         (
             f"pipelines/io/ledger_file.py {name}"
             for name in (
-                *(f"Ledger.{method}" for method in ("__init__", "_refuse_beyond", "_locked", "_parse", "_check_head")),
+                *(f"Ledger.{method}" for method in ("__init__", "_refuse", "_locked", "_parse", "_check_head")),
                 "_check_budget",
             )
         ),

@@ -53,13 +53,13 @@ class HistogramOfWords(beam.PTransform):
         users = documents | PreparePosts("words", randomness) | GroupUsers(randomness)
         context = ReleaseContext.begin(users | BindRelease(randomness), randomness)
         _, cells = users | ClipAndWeight(self._policy, context)  # what each user gives, by block
-        return (
+        words = (
             cells
             | SumCells()  # the histogram
             | NoisyThreshold(self._policy, context)  # noise, and what reaches the threshold
             | AddSpuriousGrams(self._policy, context)  # the release: at level 1 nothing is spurious
-            | DecodeGrams()
         )
+        return ({1: words} | DecodeGrams())[1]
 
 
 class PhrasesOfVocabulary(beam.PTransform):
@@ -81,7 +81,7 @@ class PhrasesOfVocabulary(beam.PTransform):
         words = binding | VocabularyLevel(self._vocabulary, randomness)  # S_1
         context = ReleaseContext.begin(binding, randomness).after_vocabulary(words)
         _, phrases = users | ValidityFilter(self._policy, context) | ExtractRound(self._policy, context)  # S_2
-        return phrases | DecodeGrams(words | "Words" >> DecodeGrams())
+        return ({1: words, 2: phrases} | DecodeGrams())[2]
 
 
 def main(posts: str, noise_key: str) -> None:

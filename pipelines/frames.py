@@ -21,7 +21,7 @@ from dpngram.pipelines.launch.scaling import default_shards
 from dpngram.transforms import ExtractLevels, GramTable
 from dpngram.transforms.beam_workarounds import with_element_type
 from dpngram.transforms.blocks.documents import DocumentBlock
-from dpngram.transforms.blocks.grams import empty_table
+from dpngram.transforms.blocks.grams import empty_table, in_order
 from dpngram.transforms.tokenizers import Splitter
 
 __all__ = ["extract_frame"]
@@ -31,7 +31,7 @@ _MOST_NAMES = 20
 # What the steps of a run take and give back, by the name of the run. A graph holds the name only, so the data are not
 # copied into it; all steps are threads of this process.
 _INPUTS: dict[str, list[pa.RecordBatch]] = {}
-_OUTPUTS: dict[str, dict[int, GramTable]] = {}
+_OUTPUTS: dict[str, dict[int, dict[int, GramTable]]] = {}  # {run: {n: {first row: table}}}
 
 
 def extract_frame(
@@ -111,7 +111,11 @@ def extract_frame(
             account.enter(plan, named, unit=unit_of(settings), program="extract_frame", release=release)
 
     tables = _run(table, extract, enter, noise_key)
-    rows = [arrow_columns(tables[n] if n in tables else empty_table(n)) for n in range(1, plan.max_n + 1)]
+    rows = [
+        arrow_columns(part)
+        for n in range(1, plan.max_n + 1)
+        for part in [empty_table(n), *in_order(tables.get(n, {}).values())]
+    ]
     result = pa.concat_tables(rows)
     phrases = pa.array([" ".join(tokens) for tokens in result["tokens"].to_pylist()], pa.string())
     result = pa.table({"n": result["n"], "phrase": phrases, "tokens": result["tokens"], "weight": result["weight"]})
@@ -120,8 +124,8 @@ def extract_frame(
 
 def _run(
     table: pa.Table, extract: ExtractLevels, enter: Callable[[], None], noise_key: str | None
-) -> dict[int, GramTable]:
-    """The table of each length. `enter` is called when the graph is built, and so the key is there, before it runs."""
+) -> dict[int, dict[int, GramTable]]:
+    """The tables of each length. `enter` is called when the graph is built, and so the key is there, before it runs."""
     name = secrets.token_hex(16)
     batches = table.to_batches(max_chunksize=_BATCH_ROWS)
     pipeline = make_pipeline(PipelineOptions([]), table.nbytes)
@@ -155,7 +159,7 @@ def _take(number: int, name: str) -> Iterator[DocumentBlock]:
 
 
 def _keep(table: GramTable, n: int, name: str) -> int:
-    _OUTPUTS[name][n] = table
+    _OUTPUTS[name].setdefault(n, {})[int(table.first)] = table
     return n
 
 

@@ -9,9 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpngram.transforms.beam_workarounds import as_iter
 from dpngram.transforms.blocks.columns import binary_array, find_keys, split_binary
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level, find_digests
-from dpngram.transforms.blocks.parts import ReleasedPart, name_zero_cells
+from dpngram.transforms.blocks.parts import NO_PART, ReleasedPart, name_zero_cells
+from dpngram.transforms.blocks.pieces import Piece, cut_block
 from dpngram.transforms.blocks.surveys import name_after
 from dpngram.transforms.context import ReleaseContext
 from dpngram.transforms.keyed_dofn import RoundDoFn
@@ -24,17 +26,19 @@ __all__ = ["AddSpuriousGrams", "collect_tokens", "complete_level", "join_zero_ce
 
 
 class AddSpuriousGrams(beam.PTransform):
-    """ReleasedPart -> Level: S_k so far, one element for each window, or none if it is empty.
+    """ReleasedPart -> Piece: S_k so far, or a survey, in pieces.
 
     All parts of a window are a side input of one call, which the one element of `context.start` starts: what earlier
-    rounds released goes on even if this round has no part.
+    rounds released goes on even if this round has no part. Each window with users has at least one piece, also if
+    nothing is released: later steps must not wait for what never comes.
 
     Privacy: Algorithm 1 draws noise for all of V_k, also for grams that nobody has; leaving those out would tell
     released grams apart from impossible ones. They are added at the end of *every* level: S_k with them is what
     level k+1 prunes with, and it must be the released set. Their weights follow the law of a released zero cell.
     Thresholds (policy `plus`) are chosen from the noisy values of all of V_k, zero cells included: post-processing.
     Sorted together, nothing tells the two kinds apart. Level 1 has no spurious tokens: its threshold alone hides what
-    a single user has. A window in which nothing is released leaves nothing behind.
+    a single user has. An empty level goes to the next steps, and not into the output: `DecodeGrams` makes no table of
+    it, so a window in which nothing is released leaves nothing behind.
     Windowing: S_{k-1} and parts are of the same window.
 
     Args:
@@ -46,12 +50,13 @@ class AddSpuriousGrams(beam.PTransform):
         super().__init__()
         self._policy, self._context = policy, context
 
-    def expand(self, parts: beam.PCollection[ReleasedPart]) -> beam.PCollection[Any]:  # Level or Survey
-        return self._context.start | "Complete" >> beam.ParDo(
+    def expand(self, parts: beam.PCollection[ReleasedPart]) -> beam.PCollection[Piece]:
+        start = self._context.start
+        return start | "Complete" >> beam.ParDo(
             _CompleteDoFn(self._policy, self._context.randomness),
-            parts=beam.pvalue.AsIter(parts),
+            parts=as_iter(parts, start, NO_PART, "Parts"),
             **self._context.sides("binding", "previous", "earlier"),
-        ).with_output_types(type(self._policy.nothing))
+        ).with_output_types(Piece)
 
 
 class _CompleteDoFn(RoundDoFn):
@@ -63,12 +68,18 @@ class _CompleteDoFn(RoundDoFn):
         binding: bytes = b"",
         previous: Level = EMPTY_LEVEL,
         earlier: Any = EMPTY_LEVEL,
-    ) -> Iterator[Any]:
+    ) -> Iterator[Piece]:
+        every = list(parts)
+        theirs = [part for part in every if not part.marker]
+        if len(theirs) == len(every):
+            raise ValueError(Message.PIECES_MISSING.format())
+        found: Any = self._policy.nothing
         if self._policy.n == 1 or len(previous):  # an empty S_{k-1} makes V_k empty
             draw = self.draws(window, binding, earlier.name or previous.name)
-            found = complete_level(list(parts), previous, earlier, self._policy, draw)
-            if len(found) or not isinstance(found, Level):
-                yield found
+            found = complete_level(theirs, previous, earlier, self._policy, draw)
+            if isinstance(found, Level) and not len(found):
+                found = EMPTY_LEVEL
+        yield from cut_block(found)
 
 
 def complete_level(

@@ -1,15 +1,28 @@
 """Where Beam needs a helping hand: each function says what is missing, and since when it was seen.
 
-Nothing here uses a private attribute of Beam.
+Nothing here uses a private attribute of Beam, but for `AsWhole`, which says what it overrides.
 """
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import apache_beam as beam
-from apache_beam.pvalue import AsIter, AsSingleton
+from apache_beam.pvalue import AsIter, AsSideInput, AsSingleton
 from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 
-__all__ = ["applied_label", "as_iter", "as_side", "check_main_input", "with_element_type"]
+from dpngram.transforms.blocks.columns import Block
+from dpngram.transforms.blocks.pieces import Piece, join_pieces
+
+__all__ = [
+    "AsWhole",
+    "applied_label",
+    "as_iter",
+    "as_pieces",
+    "as_side",
+    "as_whole",
+    "check_main_input",
+    "with_element_type",
+]
 
 _NO_DEFAULT: Any = object()
 _Element = TypeVar("_Element")
@@ -25,8 +38,46 @@ def as_side(collection: beam.PCollection[Any], label: str, default: Any = _NO_DE
 
     Make one copy for all readers: each costs a worker the element's bytes several times over, and levels may be large.
     """
-    copy = collection | label >> beam.Map(_same).with_output_types(collection.element_type)
+    copy = _copy(collection, label)
     return AsSingleton(copy) if default is _NO_DEFAULT else AsSingleton(copy, default_value=default)
+
+
+class AsWhole(AsSideInput):
+    """A block as a side input, put together from its pieces once for each bundle and window, as `AsSingleton` does it.
+
+    Beam calls the two methods below when a side input is read, and keeps what they give until the bundle is over, by
+    window. Both are Beam's own (Beam 2.62 to 2.77 have them); nothing that is public lets a side input say how its
+    elements become a value. If a version of Beam has others, building the graph or the first reading fails.
+    """
+
+    def __init__(self, pieces: beam.PCollection[Piece], columns: tuple[str, ...] | None = None) -> None:
+        super().__init__(pieces)
+        self._columns = columns
+
+    def reading(self, *columns: str) -> "AsWhole":
+        """The same block with these columns only: the others take no memory."""
+        return AsWhole(self.pvalue, columns)
+
+    def _view_options(self) -> dict[str, Any]:
+        return {**super()._view_options(), "columns": self._columns}
+
+    @staticmethod
+    def _from_runtime_iterable(pieces: Iterable[Piece], options: dict[str, Any]) -> Block:
+        return join_pieces(pieces, options["columns"])
+
+
+def as_whole(pieces: beam.PCollection[Piece], label: str) -> AsWhole:
+    """The block of each window as a side input, from its pieces; a window without one is an error. See `as_side`."""
+    return AsWhole(_copy(pieces, label))
+
+
+def as_pieces(pieces: beam.PCollection[Piece], label: str) -> AsIter:
+    """The pieces of a block as a side input, for a step that puts it together by itself. See `as_side`."""
+    return AsIter(_copy(pieces, label))
+
+
+def _copy(collection: beam.PCollection[Any], label: str) -> beam.PCollection[Any]:
+    return collection | label >> beam.Map(_same).with_output_types(collection.element_type)
 
 
 def as_iter(

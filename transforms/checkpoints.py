@@ -23,8 +23,11 @@ import apache_beam as beam
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
+from dpngram.transforms.beam_workarounds import as_whole
 from dpngram.transforms.blocks.columns import Block
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
+from dpngram.transforms.blocks.pieces import Piece, cut_block
+from dpngram.transforms.blocks.surveys import Survey
 from dpngram.transforms.blocks.users import Users
 from dpngram.transforms.clip_and_weight import ClipAndWeight, pay_late
 from dpngram.transforms.context import ReleaseContext
@@ -38,7 +41,7 @@ __all__ = ["Checkpoints", "MakeRound", "drop_checkpoints", "find_checkpoints", "
 
 _MAC_BYTES = 32
 _NAME = re.compile(r"checkpoint-[0-9a-f]{16}-\d\d-\d\.block(\.[0-9a-f]{16}\.tmp)?")  # see `Checkpoints._path`
-# From a round and its context to the transform that computes it: Users -> (Users, Level).
+# From a round and its context to the transform that computes it: Users -> (Users, Piece).
 MakeRound = Callable[[RoundPolicy, ReleaseContext], beam.PTransform]
 
 
@@ -110,12 +113,12 @@ class _KeptRound(beam.PTransform):
         super().__init__()
         self._round, self._policy, self._context, self._path = round_, policy, context, path
 
-    def expand(self, users: beam.PCollection[Users]) -> Any:  # (PCollection[Users], PCollection[Level])
+    def expand(self, users: beam.PCollection[Users]) -> Any:  # (PCollection[Users], PCollection[Piece])
         users, level = self._round.expand(users)
         save = _SaveDoFn(self._policy, self._context.randomness, self._path)
         sides = self._context.sides("binding", "previous", "earlier")
-        keep = beam.ParDo(save, **sides).with_output_types(type(self._policy.nothing))
-        return users, level | "Checkpoint" >> keep
+        keep = beam.ParDo(save, found=as_whole(level, "Done"), **sides).with_output_types(Piece)
+        return users, self._context.start | "Checkpoint" >> keep
 
 
 class _ResumedRound(beam.PTransform):
@@ -125,16 +128,14 @@ class _ResumedRound(beam.PTransform):
         super().__init__()
         self._policy, self._context, self._path = policy, context, path
 
-    def expand(self, users: beam.PCollection[Users]) -> Any:  # (PCollection[Users], PCollection[Level])
+    def expand(self, users: beam.PCollection[Users]) -> Any:  # (PCollection[Users], PCollection[Piece])
         if self._policy.changes_users:
             users, _ = users | "ClipAndWeight" >> ClipAndWeight(self._policy, self._context)
         users = pay_late(users, self._policy, self._context)
         load = _LoadDoFn(self._policy, self._context.randomness, self._path)
         sides = self._context.sides("binding", "previous", "earlier")
         found = (
-            users.pipeline
-            | "Start" >> beam.Impulse()
-            | "Load" >> beam.ParDo(load, **sides).with_output_types(type(self._policy.nothing))
+            users.pipeline | "Start" >> beam.Impulse() | "Load" >> beam.ParDo(load, **sides).with_output_types(Piece)
         )
         return users, found
 
@@ -152,21 +153,26 @@ class _CheckpointDoFn(RoundDoFn):
 class _LoadDoFn(_CheckpointDoFn):
     def process(
         self, _start: bytes, binding: bytes = b"", previous: Level = EMPTY_LEVEL, earlier: Any = EMPTY_LEVEL
-    ) -> Iterator[Block]:
+    ) -> Iterator[Piece]:
         stored = read_whole(self._path)
         mac, data = stored[:_MAC_BYTES], stored[_MAC_BYTES:]
         if not hmac.compare_digest(mac, self.seal(binding, data, earlier.name or previous.name)):
             raise NoiseKeyError(Message.OTHER_CHECKPOINTS.format())
         found = Block.from_bytes(data)
-        if not isinstance(found, type(self._policy.nothing)):
+        if not isinstance(found, Level | Survey) or not isinstance(found, type(self._policy.nothing)):
             raise NoiseKeyError(Message.OTHER_CHECKPOINTS.format())
-        yield found
+        yield from cut_block(found)
 
 
 class _SaveDoFn(_CheckpointDoFn):
     def process(
-        self, found: Block, binding: bytes = b"", previous: Level = EMPTY_LEVEL, earlier: Any = EMPTY_LEVEL
-    ) -> Iterator[Block]:
+        self,
+        _start: bytes,
+        found: Any = EMPTY_LEVEL,
+        binding: bytes = b"",
+        previous: Level = EMPTY_LEVEL,
+        earlier: Any = EMPTY_LEVEL,
+    ) -> Iterator[Piece]:
         data = found.to_bytes()
         write_whole(self._path, self.seal(binding, data, earlier.name or previous.name) + data, private=True)
-        yield found
+        yield from cut_block(found)

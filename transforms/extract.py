@@ -16,13 +16,13 @@ from dpngram.accounting.parameters import check_choice, check_integer
 from dpngram.transforms.add_spurious_grams import AddSpuriousGrams
 from dpngram.transforms.bind_release import BindRelease, check_key, make_randomness
 from dpngram.transforms.blocks.grams import GramTable, Ngram
-from dpngram.transforms.blocks.levels import Level
+from dpngram.transforms.blocks.pieces import Piece
 from dpngram.transforms.blocks.users import Users
 from dpngram.transforms.checkpoints import Checkpoints, MakeRound
 from dpngram.transforms.clip_and_weight import ClipAndWeight, pay_late
 from dpngram.transforms.context import ReleaseContext
 from dpngram.transforms.decide_release import make_gate
-from dpngram.transforms.decode_grams import decode_levels
+from dpngram.transforms.decode_grams import DecodeGrams
 from dpngram.transforms.document_form import DocumentForm
 from dpngram.transforms.group_users import GroupUsers
 from dpngram.transforms.limit_windows import STREAM_STARTS, LimitWindowsPerUser
@@ -41,7 +41,7 @@ __all__ = ["ExtractLevel", "ExtractLevels", "ExtractNgrams", "ExtractRound", "ch
 
 
 class ExtractRound(beam.PTransform):
-    """Users -> (users, Level): one round of Algorithm 1. Most levels have one round; it releases S_k.
+    """Users -> (users, Piece): one round of Algorithm 1. Most levels have one round; it releases S_k, in pieces.
 
     Privacy: the round's part of the plan's budget, see `RoundPolicy`. A round sees what earlier rounds of its level
     released, and its noise is independent of theirs. Windowing: one release per window.
@@ -55,23 +55,23 @@ class ExtractRound(beam.PTransform):
         super().__init__()
         self._policy, self._context = policy, context
 
-    def expand(self, users: beam.PCollection[Users]) -> Any:  # (PCollection[Users], PCollection[Level])
+    def expand(self, users: beam.PCollection[Users]) -> Any:  # (PCollection[Users], PCollection[Piece])
         policy, context = self._policy, self._context
         users, cells = users | "ClipAndWeight" >> ClipAndWeight(policy, context)  # (shard, CellBlock) of each block
         histogram = cells | "SumCells" >> SumCells()  # (shard, CellBlock): H_k
         if isinstance(policy, PlusCount):
-            level = histogram | "NoisyCount" >> NoisyCount(policy, context)  # Level: S_k
+            level = histogram | "NoisyCount" >> NoisyCount(policy, context)  # Piece: S_k
             return pay_late(users, policy, context), level
         found = (
             histogram
             | "NoisyThreshold" >> NoisyThreshold(policy, context)  # ReleasedPart: what reached the floor
-            | "AddSpuriousGrams" >> AddSpuriousGrams(policy, context)  # Level: S_k; or Survey, for the next round
+            | "AddSpuriousGrams" >> AddSpuriousGrams(policy, context)  # Piece: S_k; or a survey, for the next round
         )
         return users, found
 
 
 class ExtractLevel(beam.PTransform):
-    """Users -> (users for level k+1, Level): the valid k-grams, and the rounds that release S_k from them.
+    """Users -> (users for level k+1, Piece): the valid k-grams, and the rounds that release S_k from them.
 
     Privacy: the level's part of the plan's budget. Windowing: one release per window.
 
@@ -87,7 +87,7 @@ class ExtractLevel(beam.PTransform):
         super().__init__()
         self._rounds, self._context, self._make_round = rounds, context, make_round
 
-    def expand(self, users: beam.PCollection[Users]) -> Any:  # (PCollection[Users], PCollection[Level])
+    def expand(self, users: beam.PCollection[Users]) -> Any:  # (PCollection[Users], PCollection[Piece])
         context = self._context
         if self._rounds[0].n > 1:  # at level 1 every token is a candidate
             users = users | "ValidityFilter" >> ValidityFilter(self._rounds[0], context)  # CandidateBlock
@@ -96,7 +96,7 @@ class ExtractLevel(beam.PTransform):
         for policy in self._rounds:
             users, level = users | policy.label >> self._make_round(policy, context)
             if policy is not self._rounds[-1]:
-                context = context.after_round(level, policy.label, policy.nothing)
+                context = context.after_round(level, policy.label)
         return users, level
 
 
@@ -105,9 +105,9 @@ def chain_levels(
     rounds: Sequence[Sequence[RoundPolicy]],
     context: ReleaseContext,
     make_round: MakeRound = ExtractRound,
-) -> dict[int, beam.PCollection[Level]]:
-    """The levels of one release, each fed by the one before: {n: S_n}."""
-    levels: dict[int, beam.PCollection[Level]] = {}
+) -> dict[int, beam.PCollection[Piece]]:
+    """The levels of one release, each fed by the one before: {n: S_n in pieces}."""
+    levels: dict[int, beam.PCollection[Piece]] = {}
     for n, of_level in enumerate(rounds, 1):
         users, levels[n] = users | f"Level{n}" >> ExtractLevel(of_level, context, make_round)
         if n < len(rounds):
@@ -116,7 +116,10 @@ def chain_levels(
 
 
 class ExtractLevels(beam.PTransform):
-    """Documents -> {n: PCollection[GramTable]}: the release level by level, one table per window and length.
+    """Documents -> {n: PCollection[GramTable]}: the release level by level, as columns.
+
+    A table has at most `TABLE_ROWS` grams: each window and length has one table, or several where more is released, or
+    none where nothing is. A table says which rows of S_n it has; `in_order` puts the tables of one length in order.
 
     Args:
         plan: from `dpngram.accounting.plan_extraction`.
@@ -216,7 +219,8 @@ class ExtractLevels(beam.PTransform):
             words = binding | "Vocabulary" >> VocabularyLevel(self._vocabulary.words, randomness)
             context = context.with_vocabulary(words)
         levels = chain_levels(users, self._rounds, context, self._make_round(documents, randomness))  # {n: S_n}
-        return decode_levels(levels, self._pruning, public_vocabulary=self._vocabulary is not None)
+        decode = DecodeGrams(self._pruning, public_vocabulary=self._vocabulary is not None)
+        return levels | "DecodeGrams" >> decode
 
     def guarantee(self) -> str:
         """One sentence: what is promised, to whom, over which windows."""

@@ -5,11 +5,14 @@ from typing import Any
 
 import apache_beam as beam
 
+from dpngram.transforms.beam_workarounds import as_iter
 from dpngram.transforms.blocks.cells import CellBlock
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
+from dpngram.transforms.blocks.pieces import Piece, cut_block
 from dpngram.transforms.blocks.surveys import EMPTY_SURVEY, Survey
 from dpngram.transforms.context import ReleaseContext
 from dpngram.transforms.keyed_dofn import RoundDoFn
+from dpngram.transforms.messages import Message
 from dpngram.transforms.noisy_threshold import claim_round
 from dpngram.transforms.policies.plus import PlusCount
 
@@ -17,7 +20,7 @@ __all__ = ["NoisyCount"]
 
 
 class NoisyCount(beam.PTransform):
-    """(shard, CellBlock) -> Level: S_k, one element for each window, or none if it is empty.
+    """(shard, CellBlock) -> Piece: S_k in pieces, at least one for each window with users, also if it is empty.
 
     The cells say how much of each gram its users vouch for. A gram counts for min(1, that sum), and the sum over all
     grams is the count.
@@ -34,14 +37,15 @@ class NoisyCount(beam.PTransform):
         super().__init__()
         self._policy, self._context = policy, context
 
-    def expand(self, histogram: beam.PCollection[tuple[int, CellBlock]]) -> beam.PCollection[Level]:
+    def expand(self, histogram: beam.PCollection[tuple[int, CellBlock]]) -> beam.PCollection[Piece]:
         claim_round(histogram.pipeline, self._context.randomness, self._policy)
         counts = histogram | "Count" >> beam.Map(_count, policy=self._policy).with_output_types(int)  # of each shard
-        return self._context.start | "Release" >> beam.ParDo(
+        start = self._context.start
+        return start | "Release" >> beam.ParDo(
             _ReleaseDoFn(self._policy, self._context.randomness),
-            counts=beam.pvalue.AsIter(counts),
+            counts=as_iter(counts, start, 0, "Counts"),
             **self._context.sides("binding", "previous", "earlier"),
-        ).with_output_types(Level)
+        ).with_output_types(Piece)
 
 
 def _count(shard: tuple[int, CellBlock], policy: PlusCount) -> int:
@@ -59,9 +63,12 @@ class _ReleaseDoFn(RoundDoFn):
         binding: bytes = b"",
         previous: Level = EMPTY_LEVEL,
         earlier: Survey = EMPTY_SURVEY,
-    ) -> Iterator[Level]:
+    ) -> Iterator[Piece]:
+        every = list(counts)
+        if not every:
+            raise ValueError(Message.PIECES_MISSING.format())
+        level = EMPTY_LEVEL
         if len(earlier):
             draw = self.draws(window, binding, earlier.name)
-            level = self._policy.release(sum(counts), previous, earlier, draw("count"))
-            if len(level):
-                yield level
+            level = self._policy.release(sum(every), previous, earlier, draw("count"))
+        yield from cut_block(level if len(level) else EMPTY_LEVEL)

@@ -12,7 +12,7 @@ from dpngram.accounting import ParameterError
 from dpngram.transforms.blocks.cells import CellBlock
 from dpngram.transforms.blocks.columns import Array, find_keys
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
-from dpngram.transforms.blocks.parts import ReleasedPart, name_zero_cells
+from dpngram.transforms.blocks.parts import ReleasedPart, name_zero_cells, split_part
 from dpngram.transforms.context import ReleaseContext
 from dpngram.transforms.keyed_dofn import RoundDoFn
 from dpngram.transforms.policies.base import RoundPolicy
@@ -169,7 +169,7 @@ class _ThresholdDoFn(RoundDoFn):
             zero_cells, _ = cutoffs.zero_cells(draw("zero cells"))
             self._prepared = prepared = _Prepared(window, binding, previous, earlier, cutoffs, zero_cells)
         past = earlier.name or previous.name
-        yield threshold_cells(shard[1], prepared.cutoffs, draw, prepared.zero_cells, past)
+        yield from split_part(threshold_cells(shard[1], prepared.cutoffs, draw, prepared.zero_cells, past))
 
     def finish_bundle(self) -> None:
         self._prepared = None

@@ -18,7 +18,7 @@ from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
 from dpngram.transforms.blocks.posts import PostBlock, split_posts
 from dpngram.transforms.blocks.users import UserBlock, Users
 from dpngram.transforms.clip_and_weight import weigh_users
-from dpngram.transforms.decode_grams import decode_grams
+from dpngram.transforms.decode_grams import decode_level
 from dpngram.transforms.group_users import group_users, sum_digests
 from dpngram.transforms.noisy_threshold import threshold_cells
 from dpngram.transforms.policies import RoundPolicy, make_rounds
@@ -109,7 +109,8 @@ def extract_in_memory(
     first = level = words = EMPTY_LEVEL
     if plan.public_vocabulary:
         words = vocabulary_level(sorted(word.encode() for word in vocabulary), source.digest("token"))
-    table, tables = EMPTY_TABLE, {}
+    tables: dict[int, GramTable] = {}
+    before: list[Level] = []
     for n, rounds in enumerate(make_rounds(plan, pruning), 1):
         if n > 1:
             blocks = [filter_valid(block, first, level, pruning) for block in blocks] if len(level) else []
@@ -138,8 +139,9 @@ def extract_in_memory(
                 observe(policy, blocks, earlier)
         level = earlier if len(earlier) else EMPTY_LEVEL
         first = level if n == 1 else first
-        table = decode_grams(level, table, pruning) if len(level) else EMPTY_TABLE
+        table = next(decode_level(level, before, pruning, rows=max(len(level), 1)), EMPTY_TABLE)
         tables[n] = table.without_rows() if n < plan.first_n else table
+        before.append(level)
     return tables
 
 

@@ -6,6 +6,7 @@ import apache_beam as beam
 import numpy as np
 
 from dpngram.accounting import ParameterError
+from dpngram.transforms.beam_workarounds import AsWhole
 from dpngram.transforms.blocks.candidates import CandidateBlock, make_postings
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
 from dpngram.transforms.blocks.users import Users
@@ -18,6 +19,9 @@ __all__ = ["PRUNINGS", "ValidityFilter", "filter_valid"]
 # both:   V_k = (S_1 x S_{k-1}) n (S_{k-1} x S_1), the paper's rule
 # single: V_k = S_{k-1} x S_1
 PRUNINGS = ("both", "single")
+
+# What is read of a level: each worker holds it while it works on users.
+_COLUMNS = ("keys", "left", "right", "digests", "digest_rows")
 
 
 class ValidityFilter(beam.PTransform):
@@ -32,8 +36,7 @@ class ValidityFilter(beam.PTransform):
     are looked up in S_1. At level 2, S_1 *is* S_{k-1}. Level 1 has no filter: every token is a candidate.
 
     Privacy: S_1 and S_{k-1} are public, so what a user may contribute is a function of the user's own text and of
-    earlier releases; nothing is released here. Windowing: the sets are those of the same window; a window without one
-    has an empty one.
+    earlier releases; nothing is released here. Windowing: the sets are those of the same window.
 
     Args:
         policy: a round of level k; its pruning is the rule.
@@ -49,7 +52,8 @@ class ValidityFilter(beam.PTransform):
     def expand(self, users: beam.PCollection[Users]) -> beam.PCollection[CandidateBlock]:
         needs_first = self._pruning == "single" and self._context.levels > 1
         sides = self._context.sides("previous", *(["first"] if needs_first else []))
-        return users | "Prune" >> beam.FlatMap(_prune, pruning=self._pruning, **sides)
+        read = {name: side.reading(*_COLUMNS) for name, side in sides.items() if isinstance(side, AsWhole)}
+        return users | "Prune" >> beam.FlatMap(_prune, pruning=self._pruning, **read)
 
 
 def _prune(
@@ -90,7 +94,7 @@ def filter_valid(users: Users, first: Level, previous: Level, pruning: str = "bo
     if pruning == "both":
         holds = rows >= 0
         positions = np.flatnonzero(holds[:-1] & holds[1:])
-        last = np.take(previous.last, np.take(rows, positions + 1))
+        last = previous.last[np.take(rows, positions + 1)]
     else:
         ids, digests = users.tokens()
         carried = {"token_ids": ids, "token_digests": digests}

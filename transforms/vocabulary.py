@@ -16,6 +16,7 @@ from apache_beam.transforms.window import GlobalWindows
 from dpngram.accounting import ParameterError
 from dpngram.transforms.blocks.columns import split_binary
 from dpngram.transforms.blocks.levels import Level
+from dpngram.transforms.blocks.pieces import Piece, cut_block
 from dpngram.transforms.keyed_dofn import KeyedDoFn
 from dpngram.transforms.randomness.noise_key import Randomness
 from dpngram.transforms.randomness.prf import Prf
@@ -111,7 +112,7 @@ def _lines(path: str) -> list[str]:
 
 
 class VocabularyLevel(beam.PTransform):
-    """Binding -> Level: the words of a public vocabulary as S_1, one element for each binding.
+    """Binding -> Piece: the words of a public vocabulary as S_1, in pieces, for each binding.
 
     `ExtractLevels` weighs them in a small round (`ReleaseContext.with_vocabulary`). A graph of single parts may also
     use them as they are: `ReleaseContext.after_vocabulary`. Then all words weigh the same, and users bring no budgets
@@ -133,12 +134,13 @@ class VocabularyLevel(beam.PTransform):
             raise ParameterError(f"words must be at least one, all different, got {len(words)}.")
         self._words, self._randomness = sorted(word.encode() for word in words), randomness
 
-    def expand(self, binding: beam.PCollection[bytes]) -> beam.PCollection[Level]:
+    def expand(self, binding: beam.PCollection[bytes]) -> beam.PCollection[Piece]:
         if not isinstance(binding.windowing.windowfn, GlobalWindows):
             raise ParameterError(
                 "windows must be global with a public vocabulary: spurious grams would tell in which windows users are."
             )
-        return binding | beam.ParDo(_VocabularyDoFn(self._words, self._randomness))
+        make = beam.ParDo(_VocabularyDoFn(self._words, self._randomness))
+        return binding | make.with_output_types(Piece)
 
 
 def vocabulary_level(words: Sequence[bytes], tokens: Prf) -> Level:
@@ -152,7 +154,7 @@ class _VocabularyDoFn(KeyedDoFn):
         super().__init__(randomness)
         self._packed = zlib.compress(json.dumps([word.decode() for word in words]).encode())  # it is part of the graph
 
-    def process(self, binding: bytes) -> Iterator[Level]:
+    def process(self, binding: bytes) -> Iterator[Piece]:
         self._source.verify_binding(binding)  # the key and settings of `PreparePosts`, or no word would be found
         words = [word.encode() for word in json.loads(zlib.decompress(self._packed))]
-        yield vocabulary_level(words, self._source.digest("token"))
+        yield from cut_block(vocabulary_level(words, self._source.digest("token")))

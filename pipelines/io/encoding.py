@@ -90,7 +90,7 @@ def _joined(table: GramTable, words: pa.Array, separator: str) -> pa.Array:
 def _read_json(file: IO[bytes], _n: int) -> Iterator[Row]:
     for line in file:
         if line.strip(b"\n"):
-            row = json.loads(line)
+            row = json.loads(line.decode())
             yield row["tokens"], row["weight"]
 
 

@@ -203,8 +203,7 @@ class _Writer:
 
     def _shown(self, n: int, tables: Iterable[GramTable], seen: "_Seen") -> Iterator[GramTable]:
         """The tables without what is denied, one at least; what the manifest needs of them is noted on the way."""
-        for table in in_order(tables):
-            seen.table = dataclasses.replace(EMPTY_TABLE, total=table.total, rho=table.rho, next_valid=table.next_valid)
+        for table in in_order(seen.note(tables)):
             shown = self._deny.filter(table)
             if len(shown):
                 seen.shown += len(shown)
@@ -219,6 +218,15 @@ class _Seen:
 
     table: GramTable = EMPTY_TABLE  # its figures, without rows
     shown: int = 0
+
+    def note(self, tables: Iterable[GramTable]) -> Iterator[GramTable]:
+        """The same tables. Those without rows may have figures, too; markers have no length."""
+        for table in tables:
+            if table.n:
+                self.table = dataclasses.replace(
+                    EMPTY_TABLE, total=table.total, rho=table.rho, next_valid=table.next_valid
+                )
+            yield table
 
 
 class _Nowhere(io.RawIOBase):

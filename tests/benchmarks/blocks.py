@@ -35,7 +35,7 @@ STEPS = (
     ("merge_cells", "histogram", lambda made: [made]),
     ("threshold_cells", "parts", lambda made: [made]),
     ("complete_level", "level", lambda made: [made]),
-    ("decode_grams", "table", lambda made: [made]),
+    ("decode_level", "table", lambda made: made),
 )
 
 

@@ -158,7 +158,8 @@ def of_a_frame(pipeline, directory, policy, monkeypatch):
 
 def encoded_rows(n):
     """The rows that a run has kept."""
-    return arrow_columns(frames._OUTPUTS["run"][n]).to_pylist()
+    (table,) = frames._OUTPUTS["run"][n].values()
+    return arrow_columns(table).to_pylist()
 
 
 def polled(pipeline, directory, _policy, _monkeypatch):

@@ -28,8 +28,9 @@ from dpngram.transforms.blocks import levels
 from dpngram.transforms.blocks.candidates import all_tokens
 from dpngram.transforms.blocks.columns import Block
 from dpngram.transforms.blocks.documents import DocumentBlock
-from dpngram.transforms.blocks.grams import empty_table
+from dpngram.transforms.blocks.grams import empty_table, in_order
 from dpngram.transforms.blocks.parts import ReleasedPart
+from dpngram.transforms.blocks.pieces import join_pieces
 from dpngram.transforms.blocks.surveys import EMPTY_SURVEY
 from dpngram.transforms.checkpoints import _LoadDoFn
 from dpngram.transforms.decide_release import _DecideDoFn, make_gate
@@ -108,7 +109,7 @@ def checkpoint(tmp):
 def second_window(tmp):
     writer = writing._Writer(str(tmp), PLAN, {}, "jsonl")
     (tmp / "manifest.json").write_text(C)
-    writer.write("", {f"n{n}": empty_table(n) for n in (1, 2)}, {}, once=True)
+    writer.write("", {f"n{n}": [empty_table(n)] for n in (1, 2)}, {}, once=True)
 
 
 def finished(tmp, change):
@@ -283,6 +284,8 @@ SITES = {
     "no plan": lambda t, m: ExtractLevels(C),
     "sentences of users": lambda t, m: ExtractLevels(PLAN, sentences=True, user_per_document=True),
     "no runs": lambda t, m: CompareSystems([]),
+    "a lost piece": lambda t, m: join_pieces([]),
+    "a lost table": lambda t, m: list(in_order([])),
     "other zero cells": lambda t, m: disagreeing_parts(),
     "other rounds before": lambda t, m: disagreeing_parts(past=5),
     "too many grams": lambda t, m: many_grams(m),

@@ -10,9 +10,9 @@ PROGRAMS = (
         why="A window in which nothing passed gets a directory and a manifest: it tells that somebody was there.",
         edits=(
             Edit(
-                "transforms/add_spurious_grams.py",
-                "            if len(found) or not isinstance(found, Level):\n                yield found\n",
-                "            yield found\n",
+                "transforms/decode_grams.py",
+                "    if not len(level):\n        return\n",
+                "    if not len(level):\n        yield GramTable(n=level.n)\n        return\n",
             ),
         ),
         tests=("tests/pipelines/test_stream.py::test_a_directory_for_each_window_with_a_release",),
@@ -23,8 +23,8 @@ PROGRAMS = (
         edits=(
             Edit(
                 "pipelines/io/writing.py",
-                "        if once and FileSystems.exists(path):",
-                "        if once and not path:",
+                "        there = once and FileSystems.exists(path)\n",
+                "        there = once and not path\n",
             ),
         ),
         tests=("tests/pipelines/test_stream.py::test_a_window_is_not_released_twice",),
@@ -35,8 +35,8 @@ PROGRAMS = (
         edits=(
             Edit(
                 "pipelines/io/writing.py",
-                "for file, data in contents.items():",
-                "for file, data in sorted(contents.items()):",
+                "        levels: list[ManifestLevel] = []\n",
+                '        levels: list[ManifestLevel] = []\n        write_whole(path, b"{}")\n',
             ),
         ),
         tests=("tests/pipelines/io/test_writing.py::test_the_manifest_is_written_last",),

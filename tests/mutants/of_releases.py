@@ -314,6 +314,37 @@ RELEASES = (
         ),
     ),
     Mutant(
+        name="a_level_loses_its_last_piece",
+        why="A worker that lacks a part of S_{k-1} prunes with a smaller V_k than the others: what users may give does "
+        "not follow from the release any more, and zero cells are missing.",
+        edits=(
+            Edit(
+                "transforms/blocks/pieces.py",
+                "    if not found or sum(found.values()) != len(encoded):\n",
+                "    if not found:\n",
+            ),
+        ),
+        tests=("tests/transforms/blocks/test_pieces.py::test_anything_else_is_an_error",),
+    ),
+    Mutant(
+        name="pieces_of_two_levels",
+        why="Pieces of two tries of a step are put together as one level, which neither try has released.",
+        edits=(Edit("transforms/blocks/pieces.py", "if len(names) > 1 or piece", "if piece"),),
+        tests=("tests/transforms/blocks/test_pieces.py::test_anything_else_is_an_error",),
+    ),
+    Mutant(
+        name="lost_parts_go_unnoticed",
+        why="A runner that loses a side input makes a round without users: only zero cells are released.",
+        edits=(Edit(_SPURIOUS, "        if len(theirs) == len(every):\n", "        if every is None:\n"),),
+        tests=("tests/transforms/test_side_inputs.py::test_a_side_input_that_the_runner_loses_stops_the_run",),
+    ),
+    Mutant(
+        name="a_part_of_a_level_is_written",
+        why="Rows are missing from a file whose checksum is right: what is released depends on what a runner loses.",
+        edits=(Edit("transforms/blocks/grams.py", "if waiting or done != total:", "if waiting:"),),
+        tests=("tests/transforms/blocks/test_grams.py::test_a_lost_table_is_an_error",),
+    ),
+    Mutant(
         name="two_panes_released",
         why="A trigger that fires early releases a window twice, with the budget of once.",
         edits=(Edit("transforms/windowing.py", "    if not once:\n", "    if not trigger:\n"),),

@@ -209,8 +209,8 @@ import os, time
 from dpngram.transforms import checkpoints
 save = checkpoints._SaveDoFn.process
 
-def process(self, level, binding=b""):
-    yield from save(self, level, binding)
+def process(self, start, found=None, binding=b""):
+    yield from save(self, start, found, binding)
     with open(__file__ + ".tmp", "w") as file:
         file.write(str(os.getpid()))
     os.rename(__file__ + ".tmp", __file__ + ".pid")

@@ -16,9 +16,8 @@ from dpngram.accounting.numerics import REACH
 from dpngram.transforms.add_spurious_grams import complete_level
 from dpngram.transforms.blocks.cells import CellBlock
 from dpngram.transforms.blocks.columns import split_binary
-from dpngram.transforms.blocks.grams import EMPTY_TABLE
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
-from dpngram.transforms.decode_grams import decode_grams
+from dpngram.transforms.decode_grams import decode_level
 from dpngram.transforms.noisy_threshold import threshold_cells
 from dpngram.transforms.policies import make_rounds
 from dpngram.transforms.policies.plus import PlusCount
@@ -89,7 +88,7 @@ def test_released_weights_lie_on_the_grid(policy_name):
             return Prf(derive_key(key, purpose))
 
         level = whole_level(rounds[1], cells, previous, draw)
-        table = decode_grams(level, decode_grams(previous, EMPTY_TABLE, "both"), "both")
+        table = next(decode_level(level, [previous], "both", rows=len(level)))
         step = Noise(sigma).step
         units = table.weight * UNIT  # a power of two: exact
         assert (np.abs(units) < 2.0**53).all()

@@ -12,9 +12,10 @@ from helpers.keys import write_key
 from helpers.levels import first_level
 
 from dpngram.accounting import ParameterError, plan_extraction
-from dpngram.transforms import ReleaseContext, make_randomness
+from dpngram.transforms import DecodeGrams, ReleaseContext, make_randomness
 from dpngram.transforms.blocks.cells import CellBlock
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL
+from dpngram.transforms.blocks.pieces import cut_block
 from dpngram.transforms.blocks.surveys import EMPTY_SURVEY, Survey
 from dpngram.transforms.noisy_count import NoisyCount
 from dpngram.transforms.policies import make_rounds, plus
@@ -63,7 +64,7 @@ def vouched(keys, each):
 
 
 class Counted(beam.PTransform):
-    """(shard, CellBlock) -> Level: a count after its survey, with nothing before it."""
+    """(shard, CellBlock) -> Piece: a count after its survey, with nothing before it."""
 
     def __init__(self, randomness, found, shards, policy=COUNT, content=b"f" * 16, again=False):
         super().__init__()
@@ -73,9 +74,9 @@ class Counted(beam.PTransform):
     def expand(self, pipeline):
         binding = self._randomness.open().binding(self._content)
         context = ReleaseContext.begin(pipeline | "Bind" >> beam.Create([binding]), self._randomness)
-        context = context.after_level(pipeline | "Words" >> beam.Create([WORDS]))
-        found = pipeline | "Survey" >> beam.Create(self._found)
-        context = context.after_round(found, "SecondLook", EMPTY_SURVEY)
+        context = context.after_level(pipeline | "Words" >> beam.Create(cut_block(WORDS)))
+        found = pipeline | "Survey" >> beam.Create(cut_block(self._found))
+        context = context.after_round(found, "SecondLook")
         histogram = pipeline | "Cells" >> beam.Create(self._shards).with_output_types(tuple[int, CellBlock])
         histogram = histogram | SumCells()
         if self._again:
@@ -99,8 +100,8 @@ def expected(randomness, exact, found=SURVEY, policy=COUNT, content=b"f" * 16):
 def check(randomness, shards, exact, found=SURVEY, policy=COUNT, content=b"f" * 16):
     level = expected(randomness, exact, found, policy, content)
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
-        released = pipeline | Counted(randomness, [found], shards, policy, content)
-        assert_that(released | beam.Map(lambda level: level.to_bytes()), equal_to([level.to_bytes()]))
+        released = pipeline | Counted(randomness, found, shards, policy, content)
+        assert_that(released | beam.Map(lambda piece: piece.data.tobytes()), equal_to([level.to_bytes()]))
     return level
 
 
@@ -153,15 +154,18 @@ def test_the_count_has_noise_of_its_own_for_each_survey(keyed):
     assert draws[0] != draws[1]
 
 
-@pytest.mark.parametrize("found", [[], [EMPTY_SURVEY]], ids=["none", "empty"])
-def test_a_level_without_cells_releases_nothing(keyed, found):
+def test_a_level_without_cells_is_an_empty_piece(keyed):
+    """Later steps must not wait for it; nothing of it is in the output."""
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
-        assert_that(pipeline | Counted(keyed, found, []), is_empty())
+        released = pipeline | Counted(keyed, EMPTY_SURVEY, [])
+        assert_that(released | beam.Map(lambda piece: (piece.start, piece.rows)), equal_to([(0, 0)]))
+        tables = {1: pipeline | "S1" >> beam.Create(cut_block(WORDS)), 2: released} | DecodeGrams()
+        assert_that(tables[2], is_empty(), "no table")
 
 
 def test_a_count_is_in_a_graph_once(keyed):
     with pytest.raises(ParameterError, match="both would have the same noise"):
-        beam.Pipeline(runner=FnApiRunner()) | Counted(keyed, [SURVEY], [], again=True)
+        beam.Pipeline(runner=FnApiRunner()) | Counted(keyed, SURVEY, [], again=True)
 
 
 def test_a_count_has_no_cutoffs():

@@ -47,7 +47,7 @@ class Phrases(beam.PTransform):
         context = ReleaseContext.begin(binding, randomness).after_vocabulary(words)
         policy = make_rounds(self._plan)[1][0]
         _, phrases = users | ValidityFilter(policy, context) | ExtractRound(policy, context)
-        return phrases | DecodeGrams(words | "Words" >> DecodeGrams())
+        return ({1: words, 2: phrases} | DecodeGrams())[2]
 
 
 def run(documents, tmp_path, window=None, **options):

@@ -15,11 +15,11 @@ from dpngram.transforms.baselines.release_unions import ReleaseUnions, UnionRun
 from dpngram.transforms.beam_workarounds import applied_label
 from dpngram.transforms.bind_release import BindContent, FingerprintUsers, check_key, choose_key
 from dpngram.transforms.blocks.grams import GramTable
-from dpngram.transforms.blocks.levels import Level
+from dpngram.transforms.blocks.pieces import Piece
 from dpngram.transforms.blocks.users import UserBlock
 from dpngram.transforms.context import ReleaseContext, histogram_shards
 from dpngram.transforms.decide_release import DecideRelease, make_gate
-from dpngram.transforms.decode_grams import decode_levels
+from dpngram.transforms.decode_grams import DecodeGrams
 from dpngram.transforms.document_form import DocumentForm
 from dpngram.transforms.extract import chain_levels
 from dpngram.transforms.group_users import GroupUsers
@@ -143,8 +143,10 @@ class CompareSystems(beam.PTransform):
         for number, run in enumerate(self._runs):
             if number not in unions:
                 levels = users | f"Run{number + 1}" >> _ExtractRun(run, content, randomness[number], self._shards)
-                every = levels.values() | f"Sizes{number + 1}" >> beam.Flatten()
-                sizes.append(every | f"Size{number + 1}" >> beam.Map(_level_size, number))
+                sizes += [
+                    level | f"Size{number + 1}Of{n}" >> beam.FlatMap(_level_size, number, n)
+                    for n, level in levels.items()
+                ]
                 if self._anonymity is not None and number in self._followed:
                     released.append(levels | f"Name{number + 1}" >> _NameReleased(number, run.pruning, naming))
         summed = sizes | "AllSizes" >> beam.Flatten() | "AddSizes" >> beam.CombinePerKey(sum)
@@ -158,13 +160,13 @@ class CompareSystems(beam.PTransform):
 
 
 class _ExtractRun(beam.PTransform):
-    """UserBlock -> {n: S_n} of one extraction."""
+    """UserBlock -> {n: S_n in pieces} of one extraction."""
 
     def __init__(self, run: ComparedRun, content: beam.PCollection[bytes], randomness: Randomness, shards: int) -> None:
         super().__init__()
         self._run, self._content, self._randomness, self._shards = run, content, randomness, shards
 
-    def expand(self, users: beam.PCollection[UserBlock]) -> Any:  # {n: PCollection[Level]}
+    def expand(self, users: beam.PCollection[UserBlock]) -> Any:  # {n: PCollection[Piece]}
         if not isinstance(self._run.plan, ExtractionPlan):
             raise TypeError(f"plan must be one of an extraction, got {type(self._run.plan).__name__}.")
         binding = self._content | "Bind" >> BindContent(self._randomness)
@@ -193,17 +195,18 @@ class _ReleaseUnionRuns(beam.PTransform):
 
 
 class _NameReleased(beam.PTransform):
-    """{n: S_n} -> ((run, n), NamedGrams): the released grams under the names of the exact ones."""
+    """{n: S_n in pieces} -> ((run, n), NamedGrams): the released grams under the names of the exact ones."""
 
     def __init__(self, run: int, pruning: str, naming: Randomness) -> None:
         super().__init__()
         self._run, self._pruning, self._naming = run, pruning, naming
 
     def expand(
-        self, levels: dict[int, beam.PCollection[Level]]
+        self, levels: dict[int, beam.PCollection[Piece]]
     ) -> beam.PCollection[tuple[tuple[int, int], NamedGrams]]:
-        tables = tuple(decode_levels(levels, self._pruning).values())
-        return tables | "AllLevels" >> beam.Flatten() | "Digest" >> beam.ParDo(_DigestDoFn(self._run, self._naming))
+        tables = levels | "DecodeGrams" >> DecodeGrams(self._pruning)
+        every = tuple(tables.values()) | "AllLevels" >> beam.Flatten()
+        return every | "Digest" >> beam.ParDo(_DigestDoFn(self._run, self._naming))
 
 
 class _DigestDoFn(KeyedDoFn):
@@ -241,8 +244,9 @@ def _gram_size(named: tuple[tuple[int, int], NamedGrams]) -> Tally:
     return ("released", run, n, 0), len(grams)
 
 
-def _level_size(level: Level, run: int) -> Tally:
-    return ("released", run, level.n, 0), len(level)
+def _level_size(piece: Piece, run: int, n: int) -> Iterator[Tally]:
+    if piece.is_first and piece.rows:
+        yield ("released", run, n, 0), piece.rows
 
 
 def _is_followed(named: tuple[tuple[int, int], NamedGrams], followed: set[int]) -> bool:

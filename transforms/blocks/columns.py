@@ -10,6 +10,7 @@ import dataclasses
 import json
 import math
 import struct
+from collections.abc import Collection
 from typing import Any, TypeVar
 
 import apache_beam as beam
@@ -90,8 +91,10 @@ class Block:
         return b"".join(parts)
 
     @staticmethod
-    def from_bytes(data: bytes) -> "Block":
+    def from_bytes(data: bytes | memoryview, columns: Collection[str] | None = None) -> "Block":
         """The block, or a ValueError: damaged bytes make no other error, and never an array of objects.
+
+        With `columns`, all others are left empty.
 
         MemoryError is passed through: a block may decompress to at most 255 times its size, so running out of memory
         does not mean that it is damaged.
@@ -99,7 +102,7 @@ class Block:
         if data[: len(_MAGIC)] != _MAGIC:
             raise ValueError(Message.OTHER_BLOCK_FORMAT.format())
         try:
-            return _decode(data)
+            return _decode(data, columns)
         except MemoryError:  # Arrow's is a subclass
             raise
         except _DAMAGE as error:
@@ -125,10 +128,10 @@ _DAMAGE = (
 )
 
 
-def _decode(data: bytes) -> Block:
+def _decode(data: bytes | memoryview, wanted: Collection[str] | None) -> Block:
     start = len(_MAGIC) + 4
     (length,) = struct.unpack_from("<I", data, len(_MAGIC))
-    name, columns, values = json.loads(data[start : start + length])
+    name, columns, values = json.loads(bytes(data[start : start + length]))
     offset = start + length
     fields: dict[str, Any] = {}
     for column, dtype_name, shape, packed in columns:
@@ -136,7 +139,9 @@ def _decode(data: bytes) -> Block:
         count = math.prod(shape)
         if dtype.kind not in "biuf" or count < 0:
             raise ValueError("a damaged dpngram block: a column is not numeric.")
-        if packed < 0:
+        if wanted is not None and column not in wanted:
+            size = count * dtype.itemsize if packed < 0 else packed
+        elif packed < 0:
             fields[column] = np.frombuffer(data, dtype, count, offset).reshape(shape)
             size = count * dtype.itemsize
         else:

@@ -66,15 +66,16 @@ EMPTY_TABLE = GramTable()
 def in_order(tables: Iterable[GramTable]) -> Iterator[GramTable]:
     """The tables of one length one after another, however they come; those that come too early wait.
 
-    A table that is missing is an error: whoever writes S_n must not write a part of it.
+    A table that is missing is an error: whoever writes S_n must not write a part of it. Where nothing was released
+    there must be an empty table.
     """
     waiting: dict[int, GramTable] = {}
-    done = total = 0
+    done, total = 0, -1
     for table in tables:
+        total = max(total, table.total)
         if not len(table):
             continue
         waiting[table.first] = table
-        total = table.total
         while done in waiting:
             ready = waiting.pop(done)
             done += len(ready)

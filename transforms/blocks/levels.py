@@ -83,12 +83,18 @@ class Level(Block):
 
     @property
     def parent(self) -> Array:
-        return unpack_keys(self.keys)[0]
+        rows: Array = (self.keys >> _SHIFT).view(np.int64)
+        return rows
 
     @property
     def last(self) -> Array:
-        rows: Array = (self.keys & _LAST).astype(np.int32)
+        """As int32: the last four bytes of each key."""
+        rows: Array = self.keys.view(np.int32)[::2]
         return rows
+
+    def only_keys(self) -> "Level":
+        """What is needed to decode later levels: the keys, and the tokens of level 1."""
+        return Level(keys=self.keys, n=self.n, token_offsets=self.token_offsets, token_bytes=self.token_bytes)
 
     @property
     def has_guide(self) -> bool:

@@ -67,7 +67,9 @@ setup(
             "apache-beam[yaml,gcp]",  # for the examples, and for Dataflow's jobs
             "google-cloud-secret-manager>=2,<3",
             "pandas>=2",
+            "markdown-it-py>=3",  # for the site of the documentation
         ],
+        "docs": ["markdown-it-py>=3"],
         # Secrets of the noise key: Beam's own extra has this package in later versions only.
         "gcp": ["apache-beam[gcp]>=2.62,<3", "google-cloud-secret-manager>=2,<3"],
         "hf": ["tokenizers>=0.15"],

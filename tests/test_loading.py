@@ -1,0 +1,63 @@
+"""The lines of docs/howto/use-a-release.md load whole releases, lengths without a row included."""
+
+import ast
+import fileinput
+import importlib
+import json
+import pathlib
+import re
+from glob import glob
+from pathlib import Path
+
+import pyarrow.dataset
+import pytest
+from helpers.runs import extract, write
+
+PAGE = Path(__file__).parent.parent / "docs" / "howto" / "use-a-release.md"
+(BLOCK,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+LINES = [ast.unparse(node) for node in ast.parse(BLOCK).body]
+PACKAGES = {"pd": "pandas", "datasets": "datasets", "duckdb": "duckdb", "matcher": "spacy"}
+POSTS = [{"user": f"u{i}", "text": "see you tomorrow"} for i in range(200)]
+
+
+@pytest.fixture(scope="module")
+def releases(tmp_path_factory):
+    """The same release in each format. The first test that needs it pays."""
+    directory = tmp_path_factory.mktemp("loading")
+    source = write(directory / "in.jsonl", POSTS)
+    for name in ("jsonl", "csv", "parquet", "vocab"):
+        assert extract(directory / name / "release", "--input", source, "--output_format", name, "--max_n", "4") == 0
+    return directory
+
+
+def package_of(line):
+    return next((package for name, package in PACKAGES.items() if line.startswith(f"{name}.")), None)
+
+
+@pytest.mark.parametrize("line", LINES, ids=[re.sub(r"\W+", "-", line)[:40] for line in LINES])
+def test_a_line_loads_all_rows(line, releases, monkeypatch, tmp_path):
+    package = package_of(line)
+    names = {"glob": glob, "json": json, "fileinput": fileinput, "pathlib": pathlib, "pyarrow": pyarrow}
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    if package is not None:
+        module = pytest.importorskip(package, reason=f"the package {package} is not installed")
+        names[next(name for name in PACKAGES if PACKAGES[name] == package)] = module
+    if package == "spacy":
+        nlp = module.blank("en")
+        names |= {"nlp": nlp, "Doc": importlib.import_module("spacy.tokens").Doc}
+        names["matcher"] = importlib.import_module("spacy.matcher").PhraseMatcher(nlp.vocab)
+    form = re.search(r"ngrams-[*\d]+\.(\w+)", line).group(1)
+    monkeypatch.chdir(releases / {"txt": "vocab"}.get(form, form))
+    found = eval(line, names)  # noqa: S307
+    if package == "spacy":
+        assert len(names["matcher"](nlp("see you tomorrow"))) == 6
+    elif form == "txt":
+        assert sorted(found) == ["see", "tomorrow", "you"]
+    else:
+        assert len(found) == (2 if form == "csv" else 6)  # 3 + 2 + 1 + 0
+
+
+def test_the_page_has_a_line_for_each():
+    assert [package_of(line) for line in LINES].count("pandas") == 3
+    assert {package_of(line) for line in LINES} == {None, *PACKAGES.values()}

@@ -250,7 +250,7 @@ def _comparison_flags() -> list[Flag]:
         Flag("systems", f"systems to run, from: {','.join(SYSTEMS)} (default: all)", default=",".join(SYSTEMS)),
         Flag("repeats", "runs of each system, for mean and standard deviation", Kind.WHOLE_NUMBER, default=1),
         Flag("sweep", sweep, several=True, default=(), metavar="NAME=VALUES"),
-        Flag("sweep_system", "the system that sweeps vary, dpne or plus (default: dpne)"),
+        Flag("sweep_system", "the system that sweeps vary, dpne or plus (default: plus; dpne for pruning)"),
         Flag("as_printed", "run DPSU-even as the paper prints it, which spends more than delta", Kind.SWITCH),
         Flag("reveal_exact_counts", exact, Kind.SWITCH),
         Flag("anonymity", values, Kind.WHOLE_NUMBERS),

@@ -118,6 +118,8 @@ def compare(directory: Path) -> dict[str, bytes]:
         "pruning=both,single",
         "--sweep",
         "eta=0.01,0.1",
+        "--sweep_system",
+        "dpne",
         "--max_user_tokens",
         "90",
     )

@@ -148,7 +148,7 @@ def plan_comparison(
         epsilon, delta, max_n, max_contributions, eta, decay: of every system, as in `plan_extraction`.
         systems: names from `SYSTEMS`, with commas between them.
         sweeps: texts NAME=VALUE,VALUE,... with names from `SWEEPS`.
-        sweep_system: which system the sweeps vary, dpne or plus; None: dpne.
+        sweep_system: which system the sweeps vary, dpne or plus; None: plus, the default policy, and dpne for pruning.
         repeats: runs of each row.
         as_printed: DPSU-even as the paper prints it, which spends more than delta.
 
@@ -186,12 +186,14 @@ def plan_comparison(
     chosen = tuple(add(_system_row(check_choice("systems", name, tuple(SYSTEMS)), base, as_printed)) for name in names)
     if sweep_system is not None and not sweeps:
         raise ParameterError("sweep_system must be left out without a sweep.")
-    varies = check_choice("sweep_system", sweep_system or "dpne", tuple(_SWEPT))
+    if sweep_system is not None:
+        check_choice("sweep_system", sweep_system, tuple(_SWEPT))
     varied: list[Sweep] = []
     for text in sweeps:
         parameter, values = _parse_sweep(text)
         if parameter in (sweep.parameter for sweep in varied):
             raise ParameterError(f"sweep must vary each parameter once, got {parameter} twice.")
+        varies = sweep_system or ("dpne" if parameter == "pruning" else "plus")
         points = tuple(add(_swept_row(varies, parameter, value, base)) for value in values)
         varied.append(Sweep(parameter=parameter, system=varies, values=tuple(values), rows=points))
     return Comparison(

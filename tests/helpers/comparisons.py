@@ -7,7 +7,16 @@ from helpers.runs import BUDGET
 
 from dpngram.pipelines.cli import main
 
-SWEEPS = ["--sweep", "epsilon=10,20", "--sweep", "pruning=both,single", "--sweep", "max_contributions=6,12"]
+SWEEPS = [
+    "--sweep",
+    "epsilon=10,20",
+    "--sweep",
+    "pruning=both,single",
+    "--sweep",
+    "max_contributions=6,12",
+    "--sweep_system",
+    "dpne",
+]
 
 
 def exact_of(output):

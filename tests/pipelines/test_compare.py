@@ -58,7 +58,16 @@ def test_one_reading_and_one_grouping(compared_file, tmp_path, monkeypatch):
 
     monkeypatch.setattr(InputFormat, "read", counted)
     monkeypatch.setattr(program, "make_pipeline", kept)
-    flags = ["--systems", "dpne,dpsu_all,dpsu_single", "--repeats", 2, "--reveal_exact_counts", *SWEEPS[:2]]
+    flags = [
+        "--systems",
+        "dpne,dpsu_all,dpsu_single",
+        "--repeats",
+        2,
+        "--reveal_exact_counts",
+        *SWEEPS[:2],
+        "--sweep_system",
+        "dpne",
+    ]
     assert compare(tmp_path / "out", "--input", compared_file, *flags) == 0
     assert len(reads) == 1
     names = [part.full_label for part in walk(graphs[0])]

@@ -15,3 +15,20 @@ def test_budgets_are_rounded_up():
     assert round_up(1.8e-4, 3) == "0.00018"
     assert round_up(66.0, 6) == "66"
     assert round_up(sum([0.1] * 10), 6) == "1"
+
+
+def test_sweeps_vary_the_default_policy():
+    """`plus`, unless another is named; pruning can be varied with dpne only."""
+    budget = {
+        "epsilon": 1,
+        "delta": 1e-7,
+        "max_n": 2,
+        "max_contributions": 10,
+        "sweeps": ["eta=0.1,0.2", "pruning=both"],
+    }
+    default = plan_comparison(**budget)
+    assert [sweep.system for sweep in default.sweeps] == ["plus", "dpne"]
+    assert {default.rows[row].plans[0].policy for row in default.sweeps[0].rows} == {"plus"}
+    named = plan_comparison(**budget, sweep_system="dpne")
+    assert [sweep.system for sweep in named.sweeps] == ["dpne", "dpne"]
+    assert {named.rows[row].plans[0].policy for row in named.sweeps[0].rows} == {"paper"}

@@ -255,7 +255,7 @@ class PlusReference(Reference):
                 self.guide_2[s, place] = 0 if rate[place] < 0.001 else max(math.floor(guide * WHOLE), 1)
         ranking = Ranking(classes, self.certainty, eta, self.limits.last_rank())
         doubtful = ranking.reached[ranking.last] - ranking.reached[ZONE]
-        self.counted = eta * ranking.nominal >= self.limits.counted and doubtful >= 0.375 * ranking.nominal
+        self.counted = eta * ranking.nominal >= self.limits.counted and doubtful >= 0.5 * ranking.nominal
         self.rest = not self.counted and doubtful < ranking.nominal
         self.happened["level with a count" if self.counted else "level without"] += 1
         self.happened["stratum with a floor"] += len(edges)

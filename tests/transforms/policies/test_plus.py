@@ -229,6 +229,24 @@ def test_both_looks_and_the_count_are_paid_for(monkeypatch):
     assert (at_the_end.budget <= users.budget).all()  # nothing wraps around
 
 
+def test_what_the_second_look_may_spend(monkeypatch):
+    """The whole allowance where most cells are certain and some are not active; never more than is left."""
+    _, users, survey, _, _ = captured(monkeypatch, counted=False)
+    books = {"allowance": np.full(len(users), 2**62, np.uint64), "is_last": np.zeros(len(users), bool)}
+    for counted, rest_guide, floor, share in (
+        (1, 0, [0, 3], 0.5),
+        (0, 0, [0, 3], 0.6),  # much is in doubt
+        (0, 1, [0, 0], 0.6),  # most is certain, and all is active
+        (0, 1, [0, 3], 1.0),
+    ):
+        found = dataclasses.replace(survey, counted=counted, rest_guide=rest_guide, floor=np.array(floor))
+        for left in (2**63, 2**61):
+            mine = dataclasses.replace(users, budget=np.full(len(users), left, np.uint64), **books)
+            second = plus._Second(mine, found, (0.4, 0.5, 0.1))
+            assert second._allowed == pytest.approx(min(share * 2**62, left), rel=1e-9)
+            assert (second.left() <= left).all()
+
+
 def test_users_without_books_are_refused_after_level_1():
     """Blocks that did not pass level 1 have no budget column; a full one for them would be a second budget."""
     blocks, _ = collect_documents([("u", "a b c")] * 3, DocumentForm())

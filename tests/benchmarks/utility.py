@@ -191,6 +191,7 @@ def bench_het(_data, keys):
     compare("het, 1,000 words", het(1000), keys, **budget)
     compare("het, 3,000 common bigrams", het(1000, common=3000), keys, **budget)
     compare("het, 3,000 common, 6,000 rare", het(1000, common=3000, rare=6000), keys, **budget)
+    compare("het, counted at first", het(1000, common=1000, rare=3000, each=15), keys, **budget)
 
 
 def bench_planted(_data, keys):

@@ -68,11 +68,13 @@ setup(
             "google-cloud-secret-manager>=2,<3",
             "pandas>=2",
             "markdown-it-py>=3",  # for the site of the documentation
+            "confluent-kafka>=2.4",
         ],
         "docs": ["markdown-it-py>=3"],
         # Secrets of the noise key: Beam's own extra has this package in later versions only.
         "gcp": ["apache-beam[gcp]>=2.62,<3", "google-cloud-secret-manager>=2,<3"],
         "hf": ["tokenizers>=0.15"],
+        "kafka": ["confluent-kafka>=2.4"],
         "release": ["build", "twine>=6.1"],
         "lint": ["ruff>=0.9", "mypy>=1.14", "scipy-stubs"],
     },

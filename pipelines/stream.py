@@ -2,6 +2,7 @@
 
 import argparse
 import functools
+import importlib.util
 import os
 import re
 import time
@@ -18,6 +19,7 @@ from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.accounting.parameters import check_choice, check_number
 from dpngram.pipelines.io.deny_list import NOTHING_DENIED, DenyList, read_deny_list
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
+from dpngram.pipelines.io.kafka import ReadKafka, read_config
 from dpngram.pipelines.io.look import Look, Wanted, json_columns, look_at_files
 from dpngram.pipelines.io.messages import GatherMessages, MessageBlock, ParseMessages
 from dpngram.pipelines.io.polling import PollFiles
@@ -199,9 +201,19 @@ def _windows(flags: argparse.Namespace, delay: float) -> FixedWindows | SlidingW
 
 
 def _check_source(flags: argparse.Namespace) -> None:
-    if (flags.input is None) == (flags.subscription is None):
-        raise ParameterError("give either --input or --subscription, not both.")
-    if flags.subscription is not None:
+    if [flags.input, flags.subscription, flags.kafka_topic].count(None) != 2:
+        raise ParameterError("give either --input or --subscription or --kafka_topic, not both.")
+    if (flags.kafka_topic is None) != (flags.kafka_servers is None):
+        raise ParameterError("kafka_servers and kafka_topic must be given together.")
+    if flags.kafka_topic is not None:
+        if flags.poll is not None:
+            raise ParameterError("poll must be left out with kafka_topic: a topic is read as it grows.")
+        if importlib.util.find_spec("confluent_kafka") is None:
+            raise ParameterError("kafka_topic needs the package confluent-kafka: pip install 'dpngram[kafka]'.")
+        read_config(flags.kafka_config)
+    elif flags.kafka_config is not None:
+        raise ParameterError("kafka_config must be left out without kafka_topic.")
+    elif flags.subscription is not None:
         for name in ("poll", "duration"):
             if getattr(flags, name) is not None:
                 raise ParameterError(f"{name} must be left out with subscription: Pub/Sub has its own clock.")
@@ -265,10 +277,12 @@ def _read(pipeline: beam.Pipeline, flags: argparse.Namespace) -> beam.PCollectio
 
         messages = pipeline | "Read" >> ReadFromPubSub(subscription=flags.subscription)
         return messages | "Arrival" >> beam.Map(_with_arrival) | "Gather" >> GatherMessages()
-    interval = check_number("poll", 5.0 if flags.poll is None else flags.poll, 0.1, 1e6)
     stop = None
     if flags.duration is not None:
         stop = time.time() + check_number("duration", flags.duration, 0.0, 1e9)
+    if flags.kafka_topic is not None:
+        return pipeline | "Read" >> ReadKafka(flags.kafka_servers, flags.kafka_topic, flags.kafka_config, stop)
+    interval = check_number("poll", 5.0 if flags.poll is None else flags.poll, 0.1, 1e6)
     return pipeline | "Read" >> PollFiles(flags.input, interval=interval, stop=stop)
 
 
@@ -299,6 +313,13 @@ def _data_flags() -> list[Flag]:
             metavar="PATTERN",
         ),
         Flag("subscription", "instead of --input: projects/P/subscriptions/S of Pub/Sub"),
+        Flag("kafka_servers", "with --kafka_topic: HOST:PORT of brokers, separated by commas"),
+        Flag("kafka_topic", "instead of --input: a topic with message.timestamp.type=LogAppendTime, keyed by user"),
+        Flag(
+            "kafka_config",
+            "file on every worker with more settings for librdkafka (passwords, for example), name=value on each line",
+            Kind.PATH,
+        ),
         Flag("output", output, Kind.PATH, required=True, metavar="DIR"),
         Flag("user_field", "field with the name of the user", default="user"),
         Flag("text_field", "field with the text", default="text"),
@@ -325,5 +346,5 @@ def _window_flags() -> list[Flag]:
             Kind.NUMBER,
         ),
         Flag("poll", "files: seconds between two looks at the directory (default 5)", Kind.NUMBER),
-        Flag("duration", "files: seconds until the program ends (default: never)", Kind.NUMBER),
+        Flag("duration", "files and Kafka: seconds until the program ends (default: never)", Kind.NUMBER),
     ]

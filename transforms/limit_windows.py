@@ -106,7 +106,9 @@ class LimitWindowsPerUser(beam.PTransform):
         sharded = (
             documents
             | "Shard"
-            >> beam.ParDo(_ShardDoFn(windows, self._randomness, self._form, self._shards, start))  # (shard, block)
+            >> beam.ParDo(_ShardDoFn(windows, self._randomness, self._form, self._shards, start)).with_output_types(
+                tuple[int, DocumentBlock]
+            )
             | "AllWindows" >> beam.WindowInto(GlobalWindows(), timestamp_combiner=TimestampCombiner.OUTPUT_AT_EARLIEST)
         )
         if documents.is_bounded:

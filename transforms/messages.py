@@ -67,6 +67,12 @@ class Message(enum.Enum):
     TIMES_IN_BLOCK = (
         "documents with times of their own need windows, users and bound_windows: only there are they read."
     )
+    KAFKA_TOPIC_UNKNOWN = "kafka_topic must be a topic that the brokers of kafka_servers know, and answer for in time."
+    KAFKA_CREATE_TIME = (
+        "kafka_topic must have message.timestamp.type=LogAppendTime: with CreateTime whoever writes a message also "
+        "says when it arrived, and could make the messages of others late."
+    )
+    KAFKA_MESSAGES_GONE = "kafka_topic has deleted messages that this stream has not read; a rest would be incomplete."
     TOKENIZER_NOT_IMPORTED = "tokenizer must be a module:function that every worker can import ({kind})."
     TOKENIZER_NEEDS_PACKAGE = (
         "tokenizer huggingface needs the package tokenizers on every worker: pip install 'dpngram[hf]'."

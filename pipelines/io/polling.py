@@ -73,7 +73,7 @@ class PollFiles(beam.PTransform):
 
 
 class _OneAfterAnother(OffsetRestrictionTracker):
-    """Polls of one source are made in order: their range is not split, only put off."""
+    """What is read in order: the range is not split, only put off."""
 
     def try_split(self, fraction_of_remainder: float) -> Any:
         return super().try_split(fraction_of_remainder) if fraction_of_remainder == 0 else None

@@ -210,7 +210,10 @@ def _check_source(flags: argparse.Namespace) -> None:
             raise ParameterError("poll must be left out with kafka_topic: a topic is read as it grows.")
         if importlib.util.find_spec("confluent_kafka") is None:
             raise ParameterError("kafka_topic needs the package confluent-kafka: pip install 'dpngram[kafka]'.")
-        read_config(flags.kafka_config)
+        try:
+            read_config(flags.kafka_config)
+        except (OSError, UnicodeDecodeError):
+            raise ParameterError(f"kafka_config must be a text file, got {flags.kafka_config}.") from None
     elif flags.kafka_config is not None:
         raise ParameterError("kafka_config must be left out without kafka_topic.")
     elif flags.subscription is not None:
@@ -317,7 +320,7 @@ def _data_flags() -> list[Flag]:
         Flag("kafka_topic", "instead of --input: a topic with message.timestamp.type=LogAppendTime, keyed by user"),
         Flag(
             "kafka_config",
-            "file on every worker with more settings for librdkafka (passwords, for example), name=value on each line",
+            "file, here and on every worker, with more settings for librdkafka (passwords), name=value on each line",
             Kind.PATH,
         ),
         Flag("output", output, Kind.PATH, required=True, metavar="DIR"),

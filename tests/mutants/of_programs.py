@@ -258,6 +258,25 @@ PROGRAMS = (
         tests=("tests/pipelines/io/test_messages.py::test_a_message_is_late_by_itself",),
     ),
     Mutant(
+        name="the_producers_clock",
+        why="A topic whose times its producers write: one message from the year 3000 makes everybody else's late.",
+        edits=(
+            Edit(
+                "pipelines/io/kafka.py",
+                "if kind != TIMESTAMP_LOG_APPEND_TIME:",
+                "if kind < TIMESTAMP_LOG_APPEND_TIME - 1:",
+            ),
+        ),
+        tests=("tests/pipelines/io/test_kafka.py::test_refused",),
+    ),
+    Mutant(
+        name="a_partition_overtaken",
+        why="The watermark follows the partition that is furthest ahead: messages of the others are dropped as late, "
+        "and a window's content depends on the speed of the job.",
+        edits=(Edit("pipelines/io/kafka.py", "1000 * min(place.time for place", "1000 * max(place.time for place"),),
+        tests=("tests/pipelines/io/test_kafka.py::test_partitions_together",),
+    ),
+    Mutant(
         name="windows_named_with_the_delay",
         why="Noise depends on how long a stream waits: another --max_delay draws other noise for the same messages, "
         "and two releases of one window can be compared.",

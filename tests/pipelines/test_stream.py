@@ -28,6 +28,9 @@ FLAGS = {
 }
 
 
+KAFKA = {"input": None, "kafka_topic": "t", "kafka_servers": "127.0.0.1:1"}
+
+
 def stream(directory, **changes):
     flags = {**FLAGS, "--input": str(directory / "*.jsonl"), **{f"--{name}": value for name, value in changes.items()}}
     words = [word for flag, value in flags.items() if value is not None for word in (flag, str(value))]
@@ -47,6 +50,13 @@ def stream(directory, **changes):
         ({"noise_key": None}, "noise_key must be given"),
         ({"input": None}, "give either --input or --subscription"),
         ({"subscription": "projects/p/subscriptions/s"}, "not both"),
+        ({"kafka_topic": "t", "kafka_servers": "s:1"}, "not both"),
+        ({"input": None, "kafka_topic": "t"}, "kafka_servers and kafka_topic must be given together"),
+        ({"kafka_servers": "s:1"}, "kafka_servers and kafka_topic must be given together"),
+        ({"kafka_config": "file"}, "kafka_config must be left out without kafka_topic"),
+        ({**KAFKA, "poll": 3}, "poll must be left out with kafka_topic"),
+        ({**KAFKA, "kafka_config": "nowhere"}, "kafka_config must be a text file"),
+        (KAFKA, "runner must be one for streams"),
         ({"input": "nowhere/*.jsonl"}, "input must be a pattern in a directory that exists"),
         ({"max_delay": -1, "time_field": "time"}, "max_delay must be"),
         ({"max_delay": 60}, "max_delay must be left out without time_field"),

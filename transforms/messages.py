@@ -47,6 +47,11 @@ class Message(enum.Enum):
         "windows each user was in; --start continued if the engine restores that state, --start again for another "
         "release, whose epsilon and delta are added."
     )
+    STREAM_SHARDS = (
+        "shards: a stream was started with {key} and this release label before, with another number of --shards, by "
+        "which its state knows in how many windows each user was; give that number, or a new --release label, which is "
+        "another release."
+    )
     VOCABULARY_MISSING = (
         "policy plus: a round for a public vocabulary has no list of words, so every token would be a cell. Give its "
         "context with_vocabulary."

@@ -203,6 +203,11 @@ def second_start(tmp):
         opened(tmp).start_stream(start)
 
 
+def other_shards(tmp):
+    for shards in (1, 2):
+        opened(tmp).start_stream(C, shards=shards)
+
+
 def text_file(tmp):
     (tmp / "file").write_text(C)
     return str(tmp / "file")
@@ -252,6 +257,7 @@ SITES = {
     "a record for nobody": lambda t, m: unreadable_record(t),
     "no place for a record": lambda t, m: no_record(t, m),
     "a stream started twice": lambda t, m: second_start(t),
+    "a stream continued with other shards": lambda t, m: other_shards(t),
     "a secret": lambda t, m: secret(m),
     "another key": lambda t, m: group_users.group_users(
         blocks(C), user_per_document=False, source=key_source(b"o" * 32)

@@ -118,7 +118,7 @@ RANDOMNESS = (
         edits=(
             Edit(
                 "transforms/limit_windows.py",
-                "            self._source.start_stream(self._start.name, known=self._start.known)\n",
+                "            self._source.start_stream(self._start.name, known=self._start.known, shards=self._shards)\n",
                 "            pass\n",
             ),
         ),

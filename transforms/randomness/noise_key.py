@@ -221,18 +221,23 @@ class KeySource:
             raise NoiseKeyError(Message.KEY_REUSED.format(key=self._reference.location))
         return self.binding(fingerprint)
 
-    def start_stream(self, start: str, *, known: bool = False) -> None:
+    def start_stream(self, start: str, *, known: bool = False, shards: int = 1) -> None:
         """Refuses a second start of the stream with this key and label; otherwise remembers this one.
 
         Privacy: how many windows a user was in is known to the state of the job alone. A start without it counts anew.
+        So does one that looks for a user in another part of the state.
 
         Args:
             start: names this start. Workers that set up the same graph give the same name.
             known: an earlier start is known to the operator, and no reason to stop.
+            shards: into how many parts the users of the state are cut; all starts must have the same.
         """
         content = derive_key(self._master, "start", start).hex()
         if not self._reference.remember(self.id, self._stream_use(), content) and not known:
             raise NoiseKeyError(Message.STREAM_STARTED.format(key=self._reference.location))
+        parts = derive_key(self._master, "parts", str(shards)).hex()
+        if not self._reference.remember(self.id, self._stream_use("parts"), parts):
+            raise NoiseKeyError(Message.STREAM_SHARDS.format(key=self._reference.location))
 
     def was_stream_started(self) -> bool:
         """Whether a start of the stream with this key and label is remembered; writes nothing."""
@@ -254,9 +259,9 @@ class KeySource:
         _, release, application, _ = self._names
         return derive_key(self._master, "use", release, application, window)[:16].hex()
 
-    def _stream_use(self) -> str:
+    def _stream_use(self, kind: str = "stream") -> str:
         _, release, application, _ = self._names
-        return derive_key(self._master, "stream", release, application)[:16].hex()
+        return derive_key(self._master, kind, release, application)[:16].hex()
 
     def seal(self, name: str, binding: bytes, data: bytes) -> bytes:
         """A MAC of these bytes, for this key, these settings, this content and this name."""

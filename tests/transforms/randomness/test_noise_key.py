@@ -113,6 +113,8 @@ def test_a_stream_is_started_once(tmp_path):
     with pytest.raises(NoiseKeyError, match=r"a stream was started with .* before"):
         source(tmp_path / "k", settings="[]").start_stream("second")
     source(tmp_path / "k").start_stream("second", known=True)
+    with pytest.raises(NoiseKeyError, match="another number of --shards"):  # it would find no user in its state
+        source(tmp_path / "k").start_stream("second", known=True, shards=2)
     source(tmp_path / "k", release="next").start_stream("second")
     source(tmp_path / "k", application="B").start_stream("second")
     source(tmp_path / "k").bind(b"0:10", b"f" * 16)

@@ -118,8 +118,8 @@ RANDOMNESS = (
         edits=(
             Edit(
                 "transforms/limit_windows.py",
-                "            self._source.start_stream(self._start.name, known=self._start.known, shards=self._shards)\n",
-                "            pass\n",
+                "self._source.start_stream(self._start.name, known=self._start.known, shards=self._shards)",
+                "pass",
             ),
         ),
         tests=("tests/transforms/test_limit_windows.py::test_no_document_passes_before_a_stream_is_remembered",),

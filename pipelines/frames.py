@@ -21,7 +21,7 @@ from dpngram.pipelines.launch.scaling import default_shards
 from dpngram.transforms import ExtractLevels, GramTable
 from dpngram.transforms.beam_workarounds import with_element_type
 from dpngram.transforms.blocks.documents import DocumentBlock
-from dpngram.transforms.blocks.grams import empty_table, in_order
+from dpngram.transforms.blocks.grams import EMPTY_TABLE, empty_table, in_order
 from dpngram.transforms.tokenizers import Splitter
 
 __all__ = ["extract_frame"]
@@ -114,7 +114,7 @@ def extract_frame(
     rows = [
         arrow_columns(part)
         for n in range(1, plan.max_n + 1)
-        for part in [empty_table(n), *in_order(tables.get(n, {}).values())]
+        for part in [empty_table(n), *in_order([EMPTY_TABLE, *tables.get(n, {}).values()])]
     ]
     result = pa.concat_tables(rows)
     phrases = pa.array([" ".join(tokens) for tokens in result["tokens"].to_pylist()], pa.string())

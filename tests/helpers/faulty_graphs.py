@@ -148,7 +148,7 @@ def in_a_host(pipeline, directory, policy, _monkeypatch):
 
 def of_a_frame(pipeline, directory, policy, monkeypatch):
     """A table of Arrow -> tables in this process; what is kept of them is written beside."""
-    table = pa.table({name: [row[name] for row in CORPUS] for name in ("user", "text")})
+    table = frames._table(pa.table({name: [row[name] for row in CORPUS] for name in ("user", "text")}), "user", "text")
     extract = ExtractLevels(make_plan(policy), noise_key=key_in(directory), shards=2)
     monkeypatch.setitem(frames._INPUTS, "run", table.to_batches(max_chunksize=20))
     monkeypatch.setitem(frames._OUTPUTS, "run", {})
@@ -168,14 +168,15 @@ def polled(pipeline, directory, _policy, _monkeypatch):
     for part in range(5):
         (directory / "in" / f"{part}.jsonl").write_bytes(jsonl(CORPUS[part::5]))
     paths = sorted((directory / "in").iterdir())
-    found = [(str(path), (path.stat().st_size, float(poll))) for poll in range(2) for path in paths]
+    found = [(str(path), (path.stat().st_size, 1000 * poll, False)) for poll in range(2) for path in paths]
     lines = (
         pipeline
-        | beam.Create(found).with_output_types(tuple[str, tuple[int, float]])
+        | beam.Create(found).with_output_types(tuple[str, tuple[int, int, bool]])
         | "OnlyNew" >> beam.ParDo(_OnlyNewDoFn())
         | "Lines" >> beam.ParDo(_LinesDoFn())
     )
-    note(lines | beam.Map(lambda line: line[0].decode()), directory / "out" / "manifest.json")
+    messages = lines | beam.FlatMap(lambda block: [message.decode() for message in block.messages])
+    note(messages, directory / "out" / "manifest.json")
 
 
 def note(lines, path):

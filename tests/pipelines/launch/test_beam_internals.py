@@ -26,7 +26,8 @@ def private_uses(tree):
     """Attributes that begin with one underscore, of anything but the object itself; and attributes set from outside."""
     for node in ast.walk(tree):
         own = isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("self", "cls")
-        if isinstance(node, ast.Attribute) and re.match(r"_[^_]", node.attr) and not own:
+        # librdkafka's public codes of errors, such as _PARTITION_EOF, begin with an underscore.
+        if isinstance(node, ast.Attribute) and re.match(r"_[^_]", node.attr) and not own and not node.attr.isupper():
             yield ast.unparse(node)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("object.__setattr__", "setattr"):
             yield ast.unparse(node)

@@ -185,7 +185,7 @@ def test_a_stream(cluster, tmp_path):
     messages = [
         (line, math.floor(1000 * json.loads(line)["time"]))
         for path in (tmp_path / "in").iterdir()
-        for line in path.open("rb")
+        for line in path.read_bytes().splitlines(keepends=True)
     ]
     release_in_batch(messages, flags, tmp_path / "batch")
     windows = sorted(path.name for path in (tmp_path / "batch").iterdir())

@@ -1,6 +1,7 @@
 """`extract_frame`: private n-grams from a data frame of pandas, or a table of Arrow, in this process."""
 
 import secrets
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -219,7 +220,9 @@ def _from_pandas(parameter: str, series: Any) -> Any:
     dtype = series.dtype.categories.dtype if hasattr(series.dtype, "categories") else series.dtype
     by_value = dtype.kind == "O" or (parameter == "user" and dtype.kind == "f")
     try:
-        found = pa.chunked_array([pa.array(series, from_pandas=True)])
+        with warnings.catch_warnings():  # older versions of Arrow try arrays as numbers, which numpy warns of
+            warnings.simplefilter("ignore", DeprecationWarning)
+            found = pa.chunked_array([pa.array(series, from_pandas=True)])
         kind = found.type.value_type if pa.types.is_dictionary(found.type) else found.type
     except (pa.ArrowException, TypeError, ValueError, ArithmeticError):
         return [as_value(value) for value in series]

@@ -61,7 +61,9 @@ PLUS = (
         why="Without any shard of vouched cells there is no release: it tells that nobody has a cell in the zone.",
         edits=(
             Edit(
-                "transforms/noisy_count.py", "        if len(earlier):\n", "        if len(earlier) and list(counts):\n"
+                "transforms/noisy_count.py",
+                "        if len(earlier):\n",
+                "        if len(earlier) and len(every) > 1:\n",
             ),
         ),
         tests=(f"{_COUNT_TESTS}::test_noise_is_drawn_even_if_nobody_vouches",),

@@ -65,6 +65,8 @@ def test_checkpoints_of_another_run_stop_it(tmp_path, changed, monkeypatch, caps
         key = tmp_path / "other.key"
     else:
         (tmp_path / "in.jsonl").write_bytes(body(GOOD[5:]))
+    if changed == "env":  # on a machine that does not remember the key, the checkpoints alone can tell
+        monkeypatch.setenv("DPNGRAM_STATE", str(tmp_path / "another machine"))
     capsys.readouterr()
     assert extract(out, "--input", tmp_path / "in.jsonl", "--noise_key", key, "--resume") == 1
     assert "noise_key" in capsys.readouterr().err

@@ -5,9 +5,10 @@ from dpngram.accounting.explain import explain_plan, guarantee_in_words
 from dpngram.accounting.forecast import plan_document, users_needed
 from dpngram.accounting.gaussian import compose_sigmas, gaussian_delta, gaussian_epsilon, gaussian_sigma
 from dpngram.accounting.least_users import has_user_bounds, least_users
+from dpngram.accounting.levels import LevelPlan, RoundPlan
 from dpngram.accounting.numerics import RoundingCost, rounding_cost, switching_bound
 from dpngram.accounting.parameters import ParameterError
-from dpngram.accounting.plan import ExtractionPlan, LevelPlan, RoundPlan, plan_extraction
+from dpngram.accounting.plan import ExtractionPlan, plan_extraction
 from dpngram.accounting.policies import POLICIES, PolicySpec
 from dpngram.accounting.thresholds import (
     expected_spurious,

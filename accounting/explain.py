@@ -3,7 +3,8 @@
 import textwrap
 
 from dpngram.accounting.forecast import CANDIDATES_PER_GRAM, typical_contributions, users_needed
-from dpngram.accounting.plan import ExtractionPlan, LevelPlan
+from dpngram.accounting.levels import LevelPlan
+from dpngram.accounting.plan import ExtractionPlan
 
 __all__ = ["conclude_plan", "explain_plan", "guarantee_in_words", "tabulate_plan"]
 

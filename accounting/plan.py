@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpngram.accounting.gaussian import compose_sigmas, delta_bound, sigma_for
+from dpngram.accounting.levels import LevelPlan, RoundPlan, check_fields, read_level, store
 from dpngram.accounting.numerics import rounding_cost, touched
 from dpngram.accounting.parameters import (
     MAX_CONTRIBUTIONS,
@@ -22,73 +23,14 @@ from dpngram.accounting.parameters import (
     check_sigma,
 )
 from dpngram.accounting.policies import POLICIES, PolicySpec
-from dpngram.accounting.schedules import GATE_SHARE, LEAST_SHARE, explicit_shares, geometric_shares, level_sigmas
+from dpngram.accounting.schedules import GATE_SHARE, explicit_shares, geometric_shares, level_sigmas
 from dpngram.accounting.thresholds import RHO_1_SLACK, first_level_threshold, level_threshold
 
-__all__ = ["ExtractionPlan", "LevelPlan", "RoundPlan", "delta_needed", "gate_margin", "plan_extraction"]
+__all__ = ["ExtractionPlan", "delta_needed", "gate_margin", "plan_extraction"]
 
 FORMAT_VERSION = 1
 # The gate stops a run at so many standard deviations of its noise: noise alone does with probability 9.9e-10.
 _GATE_DEVIATIONS = 6.0
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RoundPlan:
-    """One query of a level.
-
-    Args:
-        share: the part of the level's budget.
-        rho: the threshold; at level 1 only, since later ones follow from the release.
-    """
-
-    share: float
-    rho: float | None = None
-
-    def __post_init__(self) -> None:
-        _store(self, share=check_number("round share", self.share, LEAST_SHARE, 1.0))
-        if self.rho is not None:
-            _store(self, rho=check_number("round rho", self.rho, -1e100, 1e100))
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LevelPlan:
-    """What one level may spend, and in which rounds.
-
-    Args:
-        n: the length of the grams.
-        share: the part of what all levels together may spend.
-        sigma: the standard deviation of the noise.
-        max_contributions: the most distinct grams that a user gives; None for all of a user's grams.
-        rounds: the queries of the level.
-    """
-
-    n: int
-    share: float
-    sigma: float
-    max_contributions: int | None
-    rounds: tuple[RoundPlan, ...]
-
-    def __post_init__(self) -> None:
-        _store(
-            self,
-            n=check_integer("level n", self.n, 1, MAX_N),
-            share=check_number("level share", self.share, LEAST_SHARE, 1.0),
-            sigma=check_sigma(self.sigma),
-            rounds=tuple(self.rounds),
-        )
-        if self.max_contributions is not None:
-            cap = check_integer("max_contributions", self.max_contributions, 1, MAX_CONTRIBUTIONS)
-            _store(self, max_contributions=cap)
-        if not self.rounds or math.fsum(part.share for part in self.rounds) > 1:
-            raise ParameterError(f"the rounds of level {self.n} must be at least one, with shares of at most 1 in all.")
-        known = [part.rho for part in self.rounds if part.rho is not None]
-        if known and (self.n > 1 or len(known) < len(self.rounds)):
-            raise ParameterError(f"rho must be given for level 1 and for no other, got {self.rounds} at {self.n}.")
-
-    @property
-    def rho(self) -> float | None:
-        """Level 1: the (lowest) threshold; None where its words are public. Later ones follow from the release."""
-        return min((part.rho for part in self.rounds if part.rho is not None), default=None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -140,7 +82,7 @@ class ExtractionPlan:
                 f"edition must be {self.spec.edition} for policy {self.policy}, got {self.edition!r:.40}: "
                 "another version of dpngram made this plan. Make it again."
             )
-        _store(
+        store(
             self,
             epsilon=check_epsilon(self.epsilon),
             delta=check_delta(self.delta),
@@ -264,8 +206,8 @@ class ExtractionPlan:
             raise ParameterError("plan levels must be a list of objects.")
         document.setdefault("edition", 1)
         document.setdefault("public_vocabulary", False)
-        _check_fields(cls, {**document, "levels": None})
-        return cls(levels=tuple(map(_read_level, levels)), **document)
+        check_fields(cls, {**document, "levels": None})
+        return cls(levels=tuple(map(read_level, levels)), **document)
 
 
 def plan_extraction(
@@ -424,29 +366,3 @@ def _contribution_caps(value: object, max_n: int, spec: PolicySpec) -> tuple[int
     if isinstance(value, (list, tuple)):
         given = check_sequence("max_contributions", value, max_n, "whole numbers")
     return tuple(check_integer("max_contributions", cap, 1, MAX_CONTRIBUTIONS) for cap in given)
-
-
-def _read_level(fields: dict[str, Any]) -> LevelPlan:
-    rho = fields.pop("rho", None)
-    _check_fields(LevelPlan, fields)
-    rounds = fields.pop("rounds")
-    if not isinstance(rounds, list) or not all(isinstance(part, dict) for part in rounds):
-        raise ParameterError("plan rounds must be a list of objects.")
-    for part in rounds:
-        _check_fields(RoundPlan, part)
-    level = LevelPlan(rounds=tuple(RoundPlan(**part) for part in rounds), **fields)
-    if rho != level.rho:
-        raise ParameterError(f"plan rho of level {level.n} must be the lowest of its rounds, got {rho!r:.40}.")
-    return level
-
-
-def _store(record: Any, **values: Any) -> None:
-    """Replaces fields of a frozen record: what was checked, as plain numbers, is what is kept."""
-    for name, value in values.items():
-        object.__setattr__(record, name, value)
-
-
-def _check_fields(cls: type, given: dict[str, Any]) -> None:
-    known = {field.name for field in dataclasses.fields(cls)}
-    if wrong := sorted(known.symmetric_difference(given)):
-        raise ParameterError(f"plan fields must be exactly {', '.join(sorted(known))}; differs in {wrong[0]!r:.40}.")

@@ -1,6 +1,6 @@
 """How large blocks are: every kind of element between the steps, in the bytes that its coder makes. Run by hand:
 
-    python tests/benchmarks/blocks.py synthetic english msnbc memory [--data ../shared/data]
+    python tests/benchmarks/blocks.py synthetic english msnbc memory levels [--data ../shared/data]
 
 docs/scaling.md has the tables and `dpngram.pipelines.launch.scaling` the constants, which test_scaling.py checks. Sizes
 are taken from a run in memory (`extract_in_memory`), whose functions are those of the graph.
@@ -158,6 +158,16 @@ def bench_msnbc(data):
     show("MSNBC, 16 shards", measure(msnbc(data), plan, tokenizer="whitespace", user_per_document=True))
 
 
+def bench_levels(_data):
+    """How the largest level grows with the users."""
+    print("\ngrams released by length, policy plus")
+    for users in (20_000, 100_000, 250_000, 500_000, 1_000_000, 2_000_000):
+        sizes = measure(synthetic(users, seed=1), PLAN, shards=max(16, users // 16_000))
+        rows = [size.rows for kind, size in sizes.items() if kind.startswith("table")]
+        largest = f"{max(rows):,} = {max(rows) / users:.3f} a user"
+        print(f"{users:>10,} users, the largest {largest}; {rows}", flush=True)
+
+
 def bench_memory(_data):
     """Peak memory of a process that has everything of one block, by the block's tokens."""
     print("\none block in one process")
@@ -181,7 +191,13 @@ PLAN = plan_extraction(epsilon=4, delta=1e-7, max_n=9, max_contributions=100)
 
 
 def main():
-    benches = {"synthetic": bench_synthetic, "english": bench_english, "msnbc": bench_msnbc, "memory": bench_memory}
+    benches = {
+        "synthetic": bench_synthetic,
+        "english": bench_english,
+        "msnbc": bench_msnbc,
+        "memory": bench_memory,
+        "levels": bench_levels,
+    }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("which", nargs="*", choices=[*benches, []], help="what to measure (default: all)")
     parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[3] / "shared" / "data")

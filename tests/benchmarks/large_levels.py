@@ -1,14 +1,15 @@
 """The memory of each step for one large level, which is made by array functions: docs/scaling.md has the table.
 
     python tests/benchmarks/large_levels.py                    # 20 million grams, policy paper
-    python tests/benchmarks/large_levels.py --grams 2000000 --policy plus
+    python tests/benchmarks/large_levels.py --policy plus      # 20 million active cells, most of them released
 
-S_1 has `--words` tokens, and S_2 the grams. Each step runs in a process of its own, which reads what the step before
-has left on disk as a worker reads it: pieces of at most 32 MB. The peak is VmHWM, from the step's first to its last
+S_1 has `--words` tokens, and S_2 the grams; under `plus` the survey has them as active cells. Each step runs in a
+separate process, which reads what the step before has left on disk as a worker reads it: pieces of at most 32 MB. The peak is VmHWM, from the step's first to its last
 byte; what numpy, Arrow and Beam take by themselves is subtracted for the bytes of a gram.
 """
 
 import argparse
+import dataclasses
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,7 @@ from dpngram.transforms.blocks.parts import ReleasedPart, name_zero_cells
 from dpngram.transforms.blocks.pieces import cut_block, join_pieces
 from dpngram.transforms.decode_grams import _COLUMNS, decode_level
 from dpngram.transforms.policies import make_rounds
+from dpngram.transforms.policies.budgets import COUNT_UNIT
 from dpngram.transforms.randomness.prf import Prf
 from dpngram.transforms.testing import key_source
 from dpngram.transforms.validity_filter import _COLUMNS as PRUNING
@@ -86,7 +88,7 @@ def make_part(directory: Path, policy: str, words: int, grams: int, number: int)
     policies = make_rounds(plan_of(policy))[1]
     cutoffs = policies[0].cutoffs(level, EMPTY_LEVEL)
     zero, _ = cutoffs.zero_cells(draws(level, 0)("zero cells"))
-    floor = np.where(np.abs(cutoffs.floor) < 1 << 60, cutoffs.floor, 0)
+    floor = np.where((cutoffs.floor > -(1 << 60)) & (cutoffs.floor < 1 << 60), cutoffs.floor, 0)
     noisy = floor[cutoffs.strata.of(keys)] + (random.exponential(2.0, len(keys)) * 2**15).astype(np.int64)
     part = ReleasedPart(
         keys=keys,
@@ -116,6 +118,40 @@ def settle(directory: Path, policy: str, words: int, grams: int) -> int:
     found = complete_level(parts, level, EMPTY_LEVEL, make_rounds(plan_of(policy))[1][0], draws(level, 0))
     del parts
     store(directory, "S2" if policy == "paper" else "survey", found)
+    return len(found)
+
+
+def look_again(directory: Path, policy: str, words: int, grams: int) -> int:
+    """Not measured: the parts of the second look. Each shard has the cells it had in the survey, with other noise."""
+    level, survey = load(directory, "S1"), load(directory, "survey")
+    cutoffs = make_rounds(plan_of(policy))[1][1].cutoffs(level, survey)
+    zero, _ = cutoffs.zero_cells(draws(survey, 1)("zero cells"))
+    for path in directory.glob("part-*"):
+        part: Any = Block.from_bytes(path.read_bytes())
+        noisy = np.append(survey.noisy, 0)[survey.find(part.keys)]
+        noisy += np.random.default_rng(len(noisy)).normal(0.0, 2.0**14, len(noisy)).astype(np.int64)
+        none = np.zeros((0, 0), np.int64)
+        second = {"noisy": noisy, "zero_cells_name": name_zero_cells(zero), "past": survey.name}
+        part = dataclasses.replace(part, **second, present=none.reshape(-1), below=none)
+        path.write_bytes(part.to_bytes())
+    return len(survey)
+
+
+def second(directory: Path, policy: str, words: int, grams: int) -> int:
+    """AddSpuriousGrams after the second look, under `plus`: every active cell gets a rank and a weight."""
+    level, survey = load(directory, "S1"), load(directory, "survey")
+    parts: Any = [Block.from_bytes(path.read_bytes()) for path in directory.glob("part-*")]
+    found = complete_level(parts, level, survey, make_rounds(plan_of(policy))[1][1], draws(survey, 1))
+    del parts
+    store(directory, "ranked", found)
+    return len(found)
+
+
+def count(directory: Path, policy: str, words: int, grams: int) -> int:
+    """The end of the count, under `plus`: S_2 in pieces, from the ranking and the exact count."""
+    level, ranked = load(directory, "S1"), load(directory, "ranked")
+    found = make_rounds(plan_of(policy))[1][2].release(grams * COUNT_UNIT, level, ranked, draws(ranked, 2)("count"))
+    store(directory, "S2", found)
     return len(found)
 
 
@@ -157,7 +193,8 @@ def report(directory: Path, policy: str, words: int, grams: int) -> int:
     return len((directory / "out" / "report.html").read_bytes())
 
 
-STEPS = {step.__name__: step for step in (settle, encode, cutoffs, prune, write, report)}
+STEPS = {step.__name__: step for step in (settle, look_again, second, count, encode, cutoffs, prune, write, report)}
+_PLUS = ("look_again", "second", "count")
 
 
 def run_step(name: str, directory: Path, arguments: tuple[str, int, int]) -> None:
@@ -167,7 +204,11 @@ def run_step(name: str, directory: Path, arguments: tuple[str, int, int]) -> Non
     rows = STEPS[name](directory, *arguments)
     peak = memory("VmHWM")
     each = (peak - before) / arguments[2]
-    print(f"| {name} | {peak / 1e9:.2f} GB | {each:.0f} | {time.process_time() - start:.0f} s | {rows:,} |", flush=True)
+    if name != "look_again":
+        print(
+            f"| {name} | {peak / 1e9:.2f} GB | {each:.0f} | {time.process_time() - start:.0f} s | {rows:,} |",
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -187,7 +228,7 @@ def main() -> None:
         make_words(directory, *arguments)
         make_parts(directory, *arguments)
         print("| step | peak | bytes a gram | CPU | rows |\n|---|---|---|---|---|", flush=True)
-        steps = STEPS if flags.policy == "paper" else ["settle"]
+        steps = [name for name in STEPS if flags.policy == "plus" or name not in _PLUS]
         given = [str(word) for pair in vars(flags).items() if pair[1] is not None for word in (f"--{pair[0]}", pair[1])]
         given += ["--directory", name]
         for step in steps:

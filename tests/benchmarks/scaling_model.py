@@ -10,7 +10,7 @@ import math
 from dpngram.pipelines.launch.scaling import default_shards
 from dpngram.transforms.context import histogram_shards
 
-__all__ = ["Estimate", "Workload", "estimate"]
+__all__ = ["Estimate", "Workload", "estimate", "largest_level", "settling_memory"]
 
 # Distinct words among t tokens: Heaps' law. Within 25 % of English posts and of `dpngram synth`, t from 1e3 to 5e5.
 _HEAPS = (5.0, 0.69)
@@ -28,6 +28,11 @@ _CELL_BYTES = (8.5, 16.0, 4000.0, 400.0)  # a + b / (1 + n / c) + d / n
 _WORKER_MEMORY = 250e6
 _TOKEN_MEMORY = 58
 _GRAM_MEMORY = 32
+# Bytes of a gram where the end of a step makes a level or a survey from its parts (tests/benchmarks/large_levels.py);
+# under `plus` the second look is the largest.
+_SETTLED_MEMORY = {"paper": 87, "plus": 177}
+# Grams of the largest level (n = 2) of synthetic corpora under `plus`: tests/benchmarks/blocks.py levels.
+_LARGEST = {20_000: 2_801, 100_000: 23_081, 250_000: 64_362, 500_000: 132_618, 1_000_000: 215_857, 2_000_000: 388_938}
 _TEXT = 5.6  # bytes of a token and the space after it
 
 
@@ -85,6 +90,27 @@ def estimate(work: Workload, shards: int | None = None) -> Estimate:
         cells=cells * _cell_bytes(per_piece),
         block_memory=_TOKEN_MEMORY * block,
     )
+
+
+def largest_level(users: float) -> tuple[float, float]:
+    """Grams of the largest level, low and high: between two measured corpora, or beyond the last.
+
+    Beyond the largest measured corpus, low goes on with the growth between the last two of them, and high in
+    proportion to the users from the corpus that released the most for each user.
+    """
+    counts = sorted(_LARGEST)
+    below = max([count for count in counts[:-1] if count <= users], default=counts[0])
+    above = counts[counts.index(below) + 1]
+    power = math.log(_LARGEST[above] / _LARGEST[below]) / math.log(above / below)
+    low = _LARGEST[below] * (users / below) ** power
+    if users <= counts[-1]:
+        return low, low
+    return low, users * max(_LARGEST[count] / count for count in counts)
+
+
+def settling_memory(grams: float, policy: str = "plus") -> float:
+    """Bytes of the worker that makes a level of so many grams from its parts."""
+    return _WORKER_MEMORY + _SETTLED_MEMORY[policy] * grams
 
 
 def _words(tokens: float) -> float:

@@ -1,14 +1,23 @@
 """Streams: one release per window, whatever arrives when."""
 
 import collections
+import dataclasses
 import functools
 
 import apache_beam as beam
+import numpy as np
+import pyarrow as pa
 import pytest
-from apache_beam.testing import test_stream
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.testing import test_pipeline, test_stream
 from apache_beam.transforms.trigger import AccumulationMode, AfterWatermark, DefaultTrigger
 from apache_beam.transforms.window import FixedWindows, SlidingWindows, TimestampedValue
 from helpers.streams import USERS, everybody, grams, release_of, stream_of, tolerate_empty_bundles
+
+from dpngram.transforms import ExtractLevels, add_spurious_grams
+from dpngram.transforms.blocks.documents import DocumentBlock
+from dpngram.transforms.blocks.pieces import PIECE_BYTES, cut_block
+from dpngram.transforms.testing import exact_plan
 
 
 @pytest.fixture(autouse=True)
@@ -82,3 +91,46 @@ def test_each_window_prunes_with_its_own_tokens():
     posts = [*everybody(5, "a b"), *everybody(15, "a c"), (15, "u0", "a b"), (15, "u1", "a b")]
     expected = {(0, 10): grams("a b"), (10, 20): grams("a c")}
     assert released(stream_of(*posts), beam.WindowInto(FixedWindows(10))) == expected
+
+
+@pytest.mark.campaign
+def test_a_window_with_a_level_beyond_the_size_of_an_element(monkeypatch, tmp_path):
+    """One million users of fifteen words: 14 million bigrams in one window. Dataflow takes 80 MB as one element."""
+    most = 80_000_000
+    users, words, random = 1 << 18, 60_000, np.random.default_rng(1)
+    vocabulary = pa.array([f"{number:05d}" for number in range(words)])
+    bigrams, blocks = np.zeros(0, np.int64), []
+    for number in range(4):
+        tokens = random.integers(0, words, (users, 15))
+        bigrams = np.union1d(bigrams, tokens[:, :-1] * words + tokens[:, 1:])
+        names = pa.array([f"user {number} {user}" for user in range(users)])
+        bounds = np.arange(0, tokens.size + 1, 15)
+        blocks.append(DocumentBlock.from_tokens(names, vocabulary.take(pa.array(tokens.ravel())), bounds))
+    # A user gives each bigram 0.26 or more. The noise makes weights differ, and moves no bigram across the threshold.
+    plan = exact_plan(max_n=3, threshold=0.2)
+    plan = dataclasses.replace(plan, levels=tuple(dataclasses.replace(level, sigma=0.01) for level in plan.levels))
+    sizes = []
+
+    def measured(level):
+        pieces = list(cut_block(level))
+        sizes.append((len(level), [len(piece.data) for piece in pieces]))
+        return pieces
+
+    def note(table, path):
+        with open(path, "a") as file:  # this runner hangs when a check inside of the graph fails
+            file.write(f"{len(table)}\n")
+
+    monkeypatch.setattr(add_spurious_grams, "cut_block", measured)
+    source = test_stream.TestStream().advance_watermark_to(0)
+    source.add_elements([TimestampedValue(block, 5) for block in blocks])
+    source.advance_watermark_to(100).advance_watermark_to_infinity()
+    with test_pipeline.TestPipeline(options=PipelineOptions(streaming=True)) as pipeline:
+        windows = pipeline | source | beam.WindowInto(FixedWindows(10))
+        levels = windows | ExtractLevels(plan, shards=8)
+        for n, tables in levels.items():
+            tables | f"Note{n}" >> beam.Map(note, tmp_path / f"n{n}")
+    released = [sum(map(int, (tmp_path / f"n{n}").read_text().split())) for n in (1, 2)]
+    assert released == [words, len(bigrams)]
+    pieces = dict(sizes)[len(bigrams)]
+    assert sum(pieces) > most
+    assert max(pieces) <= PIECE_BYTES

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks import blocks
-from benchmarks.scaling_model import Workload, estimate
+from benchmarks.scaling_model import Workload, estimate, largest_level, settling_memory
 
 from dpngram.pipelines.launch.scaling import default_shards
 
@@ -36,7 +36,10 @@ def compare(sizes, shards):
 
 @pytest.mark.parametrize(("users", "shards"), [(20_000, 4), (20_000, 16), (100_000, 16)])
 def test_model_and_blocks_of_the_synthetic_corpus(users, shards):
-    ratios = compare(blocks.measure(blocks.synthetic(users, seed=1), blocks.PLAN, shards=shards), shards)
+    sizes = blocks.measure(blocks.synthetic(users, seed=1), blocks.PLAN, shards=shards)
+    ratios = compare(sizes, shards)
+    largest = max(size.rows for kind, size in sizes.items() if kind.startswith("table"))
+    ratios["largest level"] = largest_level(users)[0] / largest
     assert {kind: ratio for kind, ratio in ratios.items() if not 1 - TOLERANCE < ratio < 1 + TOLERANCE} == {}, ratios
 
 
@@ -84,3 +87,19 @@ def test_a_billion_users_fit():
 def test_shards_of_a_local_run(size, shards):
     """Fewer: what travels between readers and shards is in memory, if only as references."""
     assert default_shards(size, local=True) == shards
+
+
+def test_the_largest_level_of_a_billion_users():
+    """The table of docs/scaling.md: grams, and the memory of the worker that makes the level from its parts."""
+    low, high = largest_level(10**9)
+    assert (round(low, -6), round(high, -6)) == (76e6, 265e6)
+    assert (round(settling_memory(low), -9), round(settling_memory(high), -9)) == (14e9, 47e9)
+    worker = estimate(Workload(users=10**9)).worker_memory
+    assert (round(worker(low), -9), round(worker(high), -9)) == (6e9, 18e9)
+
+
+def test_the_largest_level_between_measured_corpora():
+    low, high = largest_level(150_000)
+    assert low == high
+    assert 23_081 < low < 64_362
+    assert largest_level(500_000) == (132_618, 132_618)

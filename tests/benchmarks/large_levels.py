@@ -4,8 +4,9 @@
     python tests/benchmarks/large_levels.py --policy plus      # 20 million active cells, most of them released
 
 S_1 has `--words` tokens, and S_2 the grams; under `plus` the survey has them as active cells. Each step runs in a
-separate process, which reads what the step before has left on disk as a worker reads it: pieces of at most 32 MB. The peak is VmHWM, from the step's first to its last
-byte; what numpy, Arrow and Beam take by themselves is subtracted for the bytes of a gram.
+separate process, which reads what the step before has left on disk as a worker reads it: pieces of at most 32 MB. The
+peak is VmHWM, from the step's first to its last byte; what numpy, Arrow and Beam take by themselves is subtracted for
+the bytes of a gram.
 """
 
 import argparse

@@ -11,7 +11,6 @@ every worker that can import dpngram, and a noise key and files that every worke
 import argparse
 import contextlib
 import fcntl
-import gc
 import json
 import os
 import re
@@ -47,6 +46,9 @@ appender.console.type = CONSOLE
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1} %m%n
 """
+
+# What a TaskManager starts for Python's steps.
+_WORKER = Path(__file__).absolute().with_name("flink_worker.py")
 
 # What Flink's own start scripts open to it on Java 17.
 _OPENED = (
@@ -182,7 +184,7 @@ class FlinkCluster:
             else "export MALLOC_ARENA_MAX=1 MALLOC_MMAP_THRESHOLD_=262144 ARROW_DEFAULT_MEMORY_POOL=system\n"
             f"export OPENBLAS_NUM_THREADS=1\nulimit -s 1024\nulimit -d {self._worker_memory * 1024}\n"
         )
-        command = f'exec {shlex.quote(sys.executable)} {shlex.quote(__file__)} worker "$@"\n'
+        command = f'exec {shlex.quote(sys.executable)} {shlex.quote(str(_WORKER))} "$@"\n'
         worker.write_text(f"#!/bin/sh\n{limit}{command}")
         worker.chmod(0o755)
         try:
@@ -210,6 +212,7 @@ class FlinkCluster:
             _JOB_SERVER,
             server,
             f"--flink-master=127.0.0.1:{self._rest}",
+            f"--flink-conf-dir={self.directory}",
             "--job-host=127.0.0.1",
             "--job-port=0",
             "--artifact-port=0",
@@ -241,7 +244,7 @@ class FlinkCluster:
                 if os.getpgid(int(entry.name)) not in mine:
                     continue
                 command = (entry / "cmdline").read_bytes().split(b"\0")
-                if __file__.encode() in command and b"worker" in command:
+                if str(_WORKER).encode() in command:
                     found.append(int(entry.name))
         return sorted(found)
 
@@ -284,6 +287,8 @@ class FlinkCluster:
             "restart-strategy.fixed-delay.attempts": "10",
             "restart-strategy.fixed-delay.delay": "8 s",  # longer than a dead Python worker is kept
             "cluster.uncaught-exception-handling": "FAIL",  # out of memory is the end of a process, not of a thread
+            # A window of a stream passes some 60 tasks, and what one of them gives waits this long for more.
+            "execution.buffer-timeout.interval": "5 ms",
             "heartbeat.interval": "2000",
             "heartbeat.timeout": "10000",
             "io.tmp.dirs": str(self.directory / "temporary"),
@@ -330,52 +335,6 @@ class FlinkCluster:
         raise TimeoutError(f"{what} did not start in {seconds:.0f} s; the logs are in {self.directory}")
 
 
-def collect_what_parts_leave(sdk_worker: Any) -> None:
-    """Each part of a step leaves its objects behind in Beam's worker, with the last block and the levels they saw.
-
-    For two seconds instead of a minute. They refer to each other, so that only Python's collector frees them, and it
-    comes by the number of objects, not their size: a few parts of a large level would fill the worker.
-    """
-    sdk_worker.DEFAULT_BUNDLE_PROCESSOR_CACHE_SHUTDOWN_THRESHOLD_S = 2
-    stop = sdk_worker.BundleProcessorCache._shutdown_cached_bundle_processors
-
-    def stop_and_collect(processors: list[Any]) -> None:
-        if processors:
-            stop(processors)
-            gc.collect()
-
-    sdk_worker.BundleProcessorCache._shutdown_cached_bundle_processors = staticmethod(stop_and_collect)
-    gc.freeze()  # what is there by now stays: it need not be looked at each time
-
-
-def run_worker(argv: Sequence[str]) -> None:
-    """One Python worker, as a TaskManager starts it: asks for its settings, then serves until it is stopped."""
-    import grpc
-    from apache_beam.portability.api import beam_provision_api_pb2, beam_provision_api_pb2_grpc
-    from apache_beam.runners.worker import data_plane, sdk_worker, sdk_worker_main
-    from google.protobuf import json_format, text_format
-
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--id")
-    parser.add_argument("--provision_endpoint")
-    given, _ = parser.parse_known_args(argv)
-    with grpc.insecure_channel(given.provision_endpoint) as channel:
-        service = beam_provision_api_pb2_grpc.ProvisionServiceStub(channel)
-        request = beam_provision_api_pb2.GetProvisionInfoRequest()
-        info = service.GetProvisionInfo(request, metadata=[("worker_id", given.id)]).info
-    os.environ.update(
-        WORKER_ID=given.id,
-        PIPELINE_OPTIONS=json_format.MessageToJson(info.pipeline_options),
-        CONTROL_API_SERVICE_DESCRIPTOR=text_format.MessageToString(info.control_endpoint),
-        LOGGING_API_SERVICE_DESCRIPTOR=text_format.MessageToString(info.logging_endpoint),
-    )
-    collect_what_parts_leave(sdk_worker)
-    # A TaskManager keeps up to a hundred messages of a bundle in its heap: of one megabyte each, not Beam's ten.
-    opened: Any = data_plane.SizeBasedBufferingClosableOutputStream.__init__
-    opened.__defaults__ = (*opened.__defaults__[:-1], 1 << 20)
-    sdk_worker_main.main([])
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description="Run a dpngram command on a Flink cluster of its own, on this machine."
@@ -402,8 +361,6 @@ def main(argv: Sequence[str] | None = None) -> int:
                 heap=given.heap,
                 parts=given.parts,
                 worker_memory=given.worker_memory,
-                # A stream that starts anew has forgotten which windows its users were in.
-                settings={"restart-strategy.type": "none"} if command[0] == "stream" else {},
             )
         )
         program = [sys.executable, "-m", "dpngram.pipelines.cli", *command, *cluster.flags]
@@ -411,7 +368,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["worker"]:
-        run_worker(sys.argv[2:])
-    else:
-        sys.exit(main())
+    sys.exit(main())

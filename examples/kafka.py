@@ -5,6 +5,11 @@
 fetches Kafka into a cache, starts a broker on loopback, makes the topic (with message.timestamp.type=LogAppendTime, as
 `dpngram stream` asks for), says where it is, and stops when it is interrupted. What it stored is thrown away then,
 unless --directory names a place for it.
+
+    python examples/kafka.py -- python examples/flink.py -- stream --window 60 --output released ...
+
+runs a command instead, with --kafka_servers and --kafka_topic added at its end, and stops when that is done: a broker,
+a Flink cluster and a stream from one to the other.
 """
 
 import argparse
@@ -177,17 +182,22 @@ def _free_ports(number: int) -> list[int]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Run a Kafka broker on this machine until it is interrupted.")
+    parser = argparse.ArgumentParser(description="Run a Kafka broker on this machine, and a command on it.")
     parser.add_argument("--topic", default="messages")
     parser.add_argument("--partitions", type=int, default=2)
     parser.add_argument("--directory", help="keeps what the broker stores (default: thrown away)")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="-- python ..., or nothing: until interrupted")
     given = parser.parse_args(argv)
+    command = given.command[1:] if given.command[:1] == ["--"] else given.command
     home = fetch()
     with contextlib.ExitStack() as held:
         directory = given.directory or held.enter_context(tempfile.TemporaryDirectory(prefix="dpngram-kafka-"))
         broker = held.enter_context(KafkaBroker(home, Path(directory).absolute()))
         broker.create_topic(given.topic, given.partitions)
-        print(f"--kafka_servers {broker.servers} --kafka_topic {given.topic}", flush=True)
+        found = ["--kafka_servers", broker.servers, "--kafka_topic", given.topic]
+        print(*found, flush=True)
+        if command:
+            return subprocess.run([*command, *found], check=False).returncode
         with contextlib.suppress(KeyboardInterrupt):
             signal.pause()
     return 0

@@ -2,65 +2,56 @@
 
 import argparse
 import functools
-import importlib.util
-import os
-import re
+import secrets
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.transforms.window import FixedWindows, SlidingWindows
-from apache_beam.utils.timestamp import Timestamp
 
-from dpngram.accounting import ExtractionPlan, ParameterError
+from dpngram.accounting import ExtractionPlan
 from dpngram.accounting.parameters import check_choice, check_number
 from dpngram.pipelines.io.deny_list import NOTHING_DENIED, DenyList, read_deny_list
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
-from dpngram.pipelines.io.kafka import ReadKafka, read_config
+from dpngram.pipelines.io.kafka import ReadKafka, StreamStart
+from dpngram.pipelines.io.kafka_topic import Topic
 from dpngram.pipelines.io.look import Look, Wanted, json_columns, look_at_files
 from dpngram.pipelines.io.messages import GatherMessages, MessageBlock, ParseMessages
 from dpngram.pipelines.io.polling import PollFiles
 from dpngram.pipelines.io.reading import match_files
 from dpngram.pipelines.io.writing import WriteWindows
+from dpngram.pipelines.launch.beam_flags import beam_options
 from dpngram.pipelines.launch.dataflow import is_dry_run
-from dpngram.pipelines.launch.extraction_flags import (
-    deny_flag,
-    extraction_arguments,
-    extraction_flags,
-    output_format_flag,
-    pruning_flag,
-    screen_flags,
-)
-from dpngram.pipelines.launch.flags import (
-    Flag,
-    Kind,
-    OneLineParser,
-    budget_flags,
-    plan_from_flags,
-    users_flag,
-    warn_of_doubts,
-)
-from dpngram.pipelines.launch.input_flags import check_apart, look_from_here
-from dpngram.pipelines.launch.ledger_flags import EXTRACT_LABEL, ledger_flags, open_account
+from dpngram.pipelines.launch.extraction_flags import extraction_arguments
+from dpngram.pipelines.launch.flags import plan_from_flags, warn_of_doubts
+from dpngram.pipelines.launch.flink import stream_settings
+from dpngram.pipelines.launch.input_flags import look_from_here
+from dpngram.pipelines.launch.ledger_flags import EXTRACT_LABEL, open_account
 from dpngram.pipelines.launch.program import Job, run_job
 from dpngram.pipelines.launch.runner import make_pipeline, runs_here
+from dpngram.pipelines.launch.stream_flags import (
+    can_replay,
+    check_source,
+    check_start,
+    check_stream_key,
+    check_topic,
+    delay_of,
+    stream_parser,
+    windows_of,
+)
 from dpngram.transforms import ExtractLevels
-from dpngram.transforms.limit_windows import STREAM_STARTS
-from dpngram.transforms.randomness.noise_key import KeyReference
-from dpngram.transforms.windowing import check_delay
+from dpngram.transforms.bind_release import choose_key
+from dpngram.transforms.randomness.noise_key import Randomness, settings_digest
 
 __all__ = ["run", "stream_messages"]
 
-# Engines that restore no state when a job is started again.
-_FORGETFUL = ("PrismRunner", "BundleBasedDirectRunner")
 # What the manifest of a window says about the stream.
 _ONE_START = (
     "The guarantee is for all windows of one stream, from its start and for as long as the engine keeps its state. A "
-    "start without that state counts the windows of each user anew: it is another release, and its epsilon and delta "
-    "are added."
+    "start without that state counts the windows of each user anew, unless it reads the same messages once more: it is "
+    "another release, and its epsilon and delta are added."
 )
 _STARTED_AGAIN = (
     "This stream was started again without the state of an earlier start under the same key and label. It is another "
@@ -71,17 +62,21 @@ _STARTED_AGAIN = (
 
 def run(argv: Sequence[str]) -> int:
     """Runs the program, until it is stopped or --duration is over; returns the exit status."""
-    return run_job(_make_parser(), argv, _prepare)
+    return run_job(stream_parser(), argv, _prepare)
 
 
 def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     plan = plan_from_flags(flags)
     check_choice("output_format", flags.output_format, tuple(OUTPUT_FORMATS))
-    delay = _delay(flags)
-    window = _windows(flags, delay)
-    _check_source(flags)
-    _check_start(flags.start, options)
-    _check_key(flags.noise_key, flags.key_records, flags.output, ledger=flags.ledger, deny=flags.deny)
+    delay = delay_of(flags)
+    window = windows_of(flags, delay)
+    check_source(flags)
+    check_stream_key(flags.noise_key, flags.key_records, flags.output, ledger=flags.ledger, deny=flags.deny)
+    check_start(flags, options)
+    duration = None if flags.duration is None else check_number("duration", flags.duration, 0.0, 1e9)
+    added = stream_settings(options, flags.beam_flags, replays=can_replay(flags, options), duration=duration)
+    if added:
+        options = beam_options([*flags.beam_flags, *added])
     offline = is_dry_run(options)
     extract = ExtractLevels(
         plan,
@@ -89,7 +84,7 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         max_bad_fraction=1.0,  # windows have no gate
         bound_windows=True,
         window_delay=delay,
-        stream_start=flags.start,
+        stream_start="continued" if flags.start == "replayed" else flags.start,  # no reason to stop: see StreamStart
         offline=offline,
     )
     account = open_account(
@@ -103,11 +98,12 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         again=flags.start == "again",
     )
     account.check()
-    if flags.input is not None and not offline:
+    if not offline:
         _look_at_messages(flags, runs_here(options))
     options.view_as(StandardOptions).streaming = True
     pipeline = make_pipeline(options, 0, verbose=flags.verbose)
-    messages = _read(pipeline, flags)
+    stop = None if duration is None else time.time() + duration
+    messages = _read(pipeline, flags, stop, extract.settings())
     fields = (flags.user_field, flags.text_field, flags.time_field)
     stream_messages(
         messages,
@@ -180,71 +176,16 @@ def stream_messages(
     )
 
 
-def _delay(flags: argparse.Namespace) -> float:
-    """Seconds that a message may be late. One that has no time but its arrival never is."""
-    if flags.time_field is None:
-        if flags.max_delay is not None:
-            raise ParameterError("max_delay must be left out without time_field: no message is late by its arrival.")
-        return 0.0
-    return check_number("max_delay", 60.0 if flags.max_delay is None else flags.max_delay, 0.0, 1e9)
-
-
-def _windows(flags: argparse.Namespace, delay: float) -> FixedWindows | SlidingWindows:
-    """The windows of the messages, shifted by the delay: each closes when nothing for it can arrive any more."""
-    size, offset = check_number("window", flags.window, 1e-3, 1e9), Timestamp(micros=1000 * check_delay(delay))
-    if flags.period is None:
-        return FixedWindows(size, offset)
-    period = check_number("period", flags.period, 1e-3, 1e9)
-    if period > size:
-        raise ParameterError(f"period must be at most the window, got {period:g} > {size:g}.")
-    return SlidingWindows(size, period, offset)
-
-
-def _check_source(flags: argparse.Namespace) -> None:
-    if [flags.input, flags.subscription, flags.kafka_topic].count(None) != 2:
-        raise ParameterError("give either --input or --subscription or --kafka_topic, not both.")
-    if (flags.kafka_topic is None) != (flags.kafka_servers is None):
-        raise ParameterError("kafka_servers and kafka_topic must be given together.")
-    if flags.kafka_topic is not None:
-        if flags.poll is not None:
-            raise ParameterError("poll must be left out with kafka_topic: a topic is read as it grows.")
-        if importlib.util.find_spec("confluent_kafka") is None:
-            raise ParameterError("kafka_topic needs the package confluent-kafka: pip install 'dpngram[kafka]'.")
-        try:
-            read_config(flags.kafka_config)
-        except (OSError, UnicodeDecodeError):
-            raise ParameterError(f"kafka_config must be a text file, got {flags.kafka_config}.") from None
-    elif flags.kafka_config is not None:
-        raise ParameterError("kafka_config must be left out without kafka_topic.")
-    elif flags.subscription is not None:
-        for name in ("poll", "duration"):
-            if getattr(flags, name) is not None:
-                raise ParameterError(f"{name} must be left out with subscription: Pub/Sub has its own clock.")
-    elif FileSystems.get_scheme(flags.input) is None:
-        flags.input = os.path.abspath(flags.input)
-        if not os.path.isdir(os.path.dirname(flags.input)):
-            raise ParameterError(f"input must be a pattern in a directory that exists, got {flags.input!r}.")
-
-
-def _check_start(start: str, options: PipelineOptions) -> None:
-    """Raises ParameterError if this engine cannot continue a stream.
-
-    Privacy: a job that forgot which windows its users were in counts them anew, which is another release.
-    """
-    check_choice("start", start, STREAM_STARTS)
-    runner = options.view_as(StandardOptions).runner
-    if start == "continued" and (runs_here(options) or runner in _FORGETFUL):
-        raise ParameterError(
-            f"start must not be continued with {runner or 'the local runner'}: it keeps nothing of a job that has "
-            "ended. --start again is another release, and its epsilon and delta are added."
-        )
-
-
 def _look_at_messages(flags: argparse.Namespace, here: bool) -> None:
-    """Raises ParameterError if there are files, and the first messages in the newest of them lack a field.
+    """Raises ParameterError if there are files, and the first messages in the newest of them lack a field; or if a
+    topic cannot be read as a stream.
 
     Files that cannot be read are left to the stream, which must start again by itself whatever was put there.
     """
+    if flags.kafka_topic is not None:
+        check_topic(Topic(flags.kafka_servers, flags.kafka_topic, flags.kafka_config))
+    if flags.input is None:
+        return
     given = [("user_field", flags.user_field), ("text_field", flags.text_field), ("time_field", flags.time_field)]
     wanted = [Wanted((name,), flag) for flag, name in given if name is not None]
 
@@ -259,95 +200,35 @@ def _look_at_messages(flags: argparse.Namespace, here: bool) -> None:
     look_from_here(look, files, here)
 
 
-def _check_key(reference: str | None, key_records: str | None, output: str, **paths: str | None) -> None:
-    """Raises ParameterError if this key cannot serve a stream.
-
-    A stream is started again, and must then find the same key. The record of a key has a file for every window that
-    had data, beside a key file among other places, so neither must be in the output.
-    """
-    if reference is None:
-        raise ParameterError("noise_key must be given: a stream that is started again needs the same noise.")
-    key = KeyReference.parse(reference)
-    if key.scheme == "gcp-secret" and not re.search(r"/versions/\d+$", key.location):
-        raise ParameterError("noise_key must name a version of the secret (/versions/N): a stream outlives a rotation.")
-    check_apart(output, noise_key=reference, key_records=key_records, **paths)  # it names windows that had data
-
-
-def _read(pipeline: beam.Pipeline, flags: argparse.Namespace) -> beam.PCollection[MessageBlock]:
+def _read(
+    pipeline: beam.Pipeline, flags: argparse.Namespace, stop: float | None, settings: dict[str, Any]
+) -> beam.PCollection[MessageBlock]:
     """Messages and their arrivals, in the global window."""
     if flags.subscription is not None:
         from apache_beam.io import ReadFromPubSub
 
         messages = pipeline | "Read" >> ReadFromPubSub(subscription=flags.subscription)
         return messages | "Arrival" >> beam.Map(_with_arrival) | "Gather" >> GatherMessages()
-    stop = None
-    if flags.duration is not None:
-        stop = time.time() + check_number("duration", flags.duration, 0.0, 1e9)
     if flags.kafka_topic is not None:
-        return pipeline | "Read" >> ReadKafka(flags.kafka_servers, flags.kafka_topic, flags.kafka_config, stop)
+        topic = Topic(flags.kafka_servers, flags.kafka_topic, flags.kafka_config, stop)
+        return pipeline | "Read" >> ReadKafka(topic, _start_of(pipeline, flags, settings))
     interval = check_number("poll", 5.0 if flags.poll is None else flags.poll, 0.1, 1e6)
     return pipeline | "Read" >> PollFiles(flags.input, interval=interval, stop=stop)
 
 
+def _start_of(pipeline: beam.Pipeline, flags: argparse.Namespace, settings: dict[str, Any]) -> StreamStart:
+    """What a start of this stream is compared by. Shards are compared on their own, see `LimitWindowsPerUser`."""
+    offline = is_dry_run(pipeline.options)
+    key = choose_key(pipeline, flags.noise_key, flags.key_records, offline=offline)
+    randomness = Randomness(key, flags.release, EXTRACT_LABEL, settings_digest(settings))
+    names = ("user_field", "text_field", "time_field", "window", "period", "max_delay")
+    return StreamStart(
+        randomness,
+        settings_digest({**{name: getattr(flags, name) for name in names}, "extract": settings}),
+        again=secrets.token_hex(16) if flags.start == "again" else "",
+        replayed=flags.start == "replayed",
+    )
+
+
 def _with_arrival(message: bytes, published: Any = beam.DoFn.TimestampParam) -> tuple[bytes, int]:
     return message, published.micros // 1000
-
-
-def _make_parser() -> OneLineParser:
-    parser = OneLineParser(
-        prog="dpngram stream",
-        description="Release n-grams from messages as they arrive, window by window. Any other flag goes to Beam.",
-    )
-    parser.add_flags([*budget_flags(), users_flag(), *ledger_flags()], "budget")
-    parser.add_flags(_data_flags(), "data")
-    parser.add_flags(_window_flags(), "windows")
-    extraction = extraction_flags("stream", "required, and a secret needs its version", shards=16)
-    parser.add_flags([*extraction, pruning_flag(), *screen_flags(progress=False)], "extraction")
-    return parser
-
-
-def _data_flags() -> list[Flag]:
-    output = "directory that gets a new directory for each window with a release"
-    return [
-        Flag(
-            "input",
-            "pattern of files of JSON lines, which must be renamed into place when they are whole",
-            Kind.PATH,
-            metavar="PATTERN",
-        ),
-        Flag("subscription", "instead of --input: projects/P/subscriptions/S of Pub/Sub"),
-        Flag("kafka_servers", "with --kafka_topic: HOST:PORT of brokers, separated by commas"),
-        Flag("kafka_topic", "instead of --input: a topic with message.timestamp.type=LogAppendTime, keyed by user"),
-        Flag(
-            "kafka_config",
-            "file, here and on every worker, with more settings for librdkafka (passwords), name=value on each line",
-            Kind.PATH,
-        ),
-        Flag("output", output, Kind.PATH, required=True, metavar="DIR"),
-        Flag("user_field", "field with the name of the user", default="user"),
-        Flag("text_field", "field with the text", default="text"),
-        Flag("time_field", "field with Unix seconds or an ISO 8601 time (default: the time of arrival)"),
-        output_format_flag(),
-        deny_flag(),
-    ]
-
-
-def _window_flags() -> list[Flag]:
-    return [
-        Flag("window", "length of a window in seconds", Kind.NUMBER, required=True),
-        Flag("period", "seconds from the start of one window to the next (default: --window)", Kind.NUMBER),
-        Flag(
-            "start",
-            "new: the first start; continued: the engine restores the state of the job; again: without that state, "
-            "which is another release, and its epsilon and delta are added",
-            default="new",
-            choices=STREAM_STARTS,
-        ),
-        Flag(
-            "max_delay",
-            "with --time_field: seconds that a message may be late; windows wait as long (default 60)",
-            Kind.NUMBER,
-        ),
-        Flag("poll", "files: seconds between two looks at the directory (default 5)", Kind.NUMBER),
-        Flag("duration", "files and Kafka: seconds until the program ends (default: never)", Kind.NUMBER),
-    ]

@@ -44,13 +44,18 @@ class Message(enum.Enum):
     )
     STREAM_STARTED = (
         "noise_key: a stream was started with {key} and this release label before, and its state alone knows how many "
-        "windows each user was in; --start continued if the engine restores that state, --start again for another "
-        "release, whose epsilon and delta are added."
+        "windows each user was in; --start continued if the engine restores that state, --start replayed if a Kafka "
+        "topic still has all its messages, --start again for another release, whose epsilon and delta are added."
     )
     STREAM_SHARDS = (
         "shards: a stream was started with {key} and this release label before, with another number of --shards, by "
         "which its state knows in how many windows each user was; give that number, or a new --release label, which is "
         "another release."
+    )
+    STREAM_DIFFERS = (
+        "start: a stream was started with {key} and this release label before, with another topic, other first "
+        "messages, fields, windows or settings, so it cannot be read once more as the same release; --start again is "
+        "another, whose epsilon and delta are added."
     )
     VOCABULARY_MISSING = (
         "policy plus: a round for a public vocabulary has no list of words, so every token would be a cell. Give its "
@@ -72,10 +77,17 @@ class Message(enum.Enum):
     TIMES_IN_BLOCK = (
         "documents with times of their own need windows, users and bound_windows: only there are they read."
     )
-    KAFKA_TOPIC_UNKNOWN = "kafka_topic must be a topic that the brokers of kafka_servers know, and answer for in time."
+    KAFKA_TOPIC_UNKNOWN = (
+        "kafka_topic must be a topic that the brokers of kafka_servers know, whose configuration they show, and for "
+        "which they answer in time."
+    )
     KAFKA_CREATE_TIME = (
         "kafka_topic must have message.timestamp.type=LogAppendTime: with CreateTime whoever writes a message also "
         "says when it arrived, and could make the messages of others late."
+    )
+    KAFKA_COMPACTED = (
+        "kafka_topic must have cleanup.policy=delete: a compacted topic loses messages without a trace, and read once "
+        "more it is another."
     )
     KAFKA_MESSAGES_GONE = "kafka_topic has deleted messages that this stream has not read; a rest would be incomplete."
     TOKENIZER_NOT_IMPORTED = "tokenizer must be a module:function that every worker can import ({kind})."

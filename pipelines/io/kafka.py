@@ -1,5 +1,7 @@
 """A Kafka topic as a stream of message blocks, under the clock of its brokers."""
 
+import dataclasses
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -13,10 +15,12 @@ from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Duration, Timestamp
 
+from dpngram.pipelines.io.kafka_topic import PATIENCE, KafkaError, Topic, TopicLook, client_settings, look_at_topic
 from dpngram.pipelines.io.messages import MessageBlock
 from dpngram.transforms.messages import Message
+from dpngram.transforms.randomness.noise_key import Randomness
 
-__all__ = ["KafkaError", "ReadKafka", "read_config"]
+__all__ = ["ReadKafka", "StreamStart"]
 
 MAX_MESSAGE_BYTES = 16 << 20  # a longer one is counted and passed over
 _BATCH = 10_000
@@ -24,18 +28,32 @@ _BLOCK_BYTES = 4 << 20
 _IDLE = 0.5  # seconds from one look at a partition without messages to the next
 # A message that is appended later has a time that is at most so many seconds before the clock of this worker.
 _CLOCKS_DIFFER = 2.0
-_PATIENCE = 10.0  # seconds to wait for an answer of a broker; then the stream goes on waiting for messages
 
 
-class KafkaError(RuntimeError):
-    """A topic that cannot be read. One line, fit to show to a user."""
+@dataclasses.dataclass(frozen=True)
+class StreamStart:
+    """Where a stream begins, remembered with its key. The start of a job that has no state is checked against it.
 
+    Privacy: a job that begins without its state counts the windows of each user anew. That is another release, unless
+    it reads the same messages from the first on: then every window is what it was, and so is its noise
+    (docs/privacy.md, *Read once more*). Messages that are gone would make later windows look like a user's first.
 
-class _Topic(NamedTuple):
-    servers: str
-    topic: str
-    config: str | None
-    stop: float | None
+    Args:
+        randomness: the key and the label of the stream.
+        settings: everything besides the topic that decides what is in a window: fields, windows, delay, the plan.
+        again: names a start that is another release; such starts are compared among each other only.
+        replayed: the stream may have been started before, and is to be the same.
+    """
+
+    randomness: Randomness
+    settings: str
+    again: str = ""
+    replayed: bool = False
+
+    def check(self, look: TopicLook) -> None:
+        """Raises NoiseKeyError if this stream began with other messages before; otherwise remembers these."""
+        source = json.dumps([look.id, look.first, self.settings])
+        self.randomness.open().begin_stream(source, again=self.again, replayed=self.replayed)
 
 
 class ReadKafka(beam.PTransform):
@@ -55,15 +73,13 @@ class ReadKafka(beam.PTransform):
     each is decided by itself, see `ParseMessages`.
 
     Args:
-        servers: HOST:PORT of brokers, separated by commas.
-        topic: its name.
-        config: a file on every worker with more settings for librdkafka, `name=value` on each line.
-        stop: Unix time at which reading ends; None: never.
+        topic: what to read, and until when.
+        start: refuses to begin if the stream was begun before with other messages; None: nothing is remembered.
     """
 
-    def __init__(self, servers: str, topic: str, config: str | None = None, stop: float | None = None) -> None:
+    def __init__(self, topic: Topic, start: StreamStart | None = None) -> None:
         super().__init__()
-        self._topic = _Topic(servers, topic, config, stop)
+        self._topic, self._start = topic, start
 
     def expand(self, pbegin: Any) -> beam.PCollection[MessageBlock]:
         # Prism 2.77 takes the watermark of the rest that was put off last, not the smallest.
@@ -71,26 +87,15 @@ class ReadKafka(beam.PTransform):
         return (
             pbegin
             | "Topic" >> beam.Create([tuple(self._topic)])
-            | "Partitions" >> beam.ParDo(_PartitionsDoFn(together))
+            | "Partitions" >> beam.ParDo(_PartitionsDoFn(together, self._start))
             | "Apart" >> beam.Reshuffle()
             | "Read" >> beam.ParDo(_ReadDoFn())
         )
 
 
-def read_config(path: str | None) -> dict[str, str]:
-    """Settings from a file: `name=value` on each line; blank lines and lines that begin with # say nothing."""
-    if path is None:
-        return {}
-    with open(path, encoding="utf-8") as file:
-        lines = [line.strip() for line in file]
-    pairs = [line.partition("=") for line in lines if line and not line.startswith("#")]
-    return {name.strip(): value.strip() for name, _, value in pairs}
-
-
-def _settings(topic: _Topic) -> dict[str, Any]:
+def _settings(topic: Topic) -> dict[str, Any]:
     return {
-        **read_config(topic.config),
-        "bootstrap.servers": topic.servers,
+        **client_settings(topic),
         "group.id": "dpngram",  # asked for, never used: nothing is committed
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
@@ -98,32 +103,21 @@ def _settings(topic: _Topic) -> dict[str, Any]:
         "auto.offset.reset": "error",
         "queued.max.messages.kbytes": 32 << 10,
         "receive.message.max.bytes": 1 << 30,
-        "log_level": 2,
     }
 
 
 class _PartitionsDoFn(beam.DoFn):
     """(topic, ((partition, first offset), ...)): for each partition, or for all `together`."""
 
-    def __init__(self, together: bool) -> None:
-        self._together = together
+    def __init__(self, together: bool, start: StreamStart | None = None) -> None:
+        self._together, self._start = together, start
 
     def process(self, element: Any) -> Iterator[Any]:
-        from confluent_kafka import Consumer, KafkaException, TopicPartition
-
-        topic = _Topic(*element)
-        consumer = Consumer(_settings(topic))
-        try:
-            known = consumer.list_topics(topic.topic, timeout=_PATIENCE).topics[topic.topic]
-            if known.error is not None:
-                raise KafkaError(Message.KAFKA_TOPIC_UNKNOWN.format())
-            found = [TopicPartition(topic.topic, partition) for partition in sorted(known.partitions)]
-            first = [(one.partition, consumer.get_watermark_offsets(one, timeout=_PATIENCE)[0]) for one in found]
-        except KafkaException:
-            raise KafkaError(Message.KAFKA_TOPIC_UNKNOWN.format()) from None
-        finally:
-            consumer.close()
-        yield from [(tuple(topic), tuple(first))] if self._together else [(tuple(topic), (one,)) for one in first]
+        topic = Topic(*element)
+        look = look_at_topic(topic)
+        if self._start is not None:
+            self._start.check(look)
+        yield from [(tuple(topic), look.first)] if self._together else [(tuple(topic), (one,)) for one in look.first]
 
 
 class _Place(NamedTuple):
@@ -193,11 +187,11 @@ class _Offsets(RestrictionProvider):
 class _Reader:
     """A consumer of some partitions, and where it is."""
 
-    def __init__(self, topic: _Topic, partitions: tuple[int, ...]) -> None:
+    def __init__(self, topic: Topic, partitions: tuple[int, ...]) -> None:
         from confluent_kafka import Consumer, TopicPartition
 
         self._consumer = Consumer(_settings(topic))
-        self._partitions = {number: TopicPartition(topic.topic, number) for number in partitions}
+        self._partitions = {number: TopicPartition(topic.name, number) for number in partitions}
         self._next: dict[int, int] = {}  # the offset of the next message
         self._end: dict[int, int] = {}  # nothing is below it; above the next if what ends a transaction takes offsets
 
@@ -238,7 +232,7 @@ class _Reader:
 
         asked = time.time()
         try:
-            _, end = self._consumer.get_watermark_offsets(self._partitions[number], timeout=_PATIENCE)
+            _, end = self._consumer.get_watermark_offsets(self._partitions[number], timeout=PATIENCE)
         except KafkaException:
             return None
         read = max(self._next[number], self._end.get(number, 0))
@@ -257,14 +251,14 @@ class _Readers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._idle: dict[tuple[_Topic, tuple[int, ...]], _Reader] = {}
+        self._idle: dict[tuple[Topic, tuple[int, ...]], _Reader] = {}
 
-    def take(self, topic: _Topic, partitions: tuple[int, ...]) -> _Reader:
+    def take(self, topic: Topic, partitions: tuple[int, ...]) -> _Reader:
         with self._lock:
             reader = self._idle.pop((topic, partitions), None)
         return reader or _Reader(topic, partitions)
 
-    def give(self, topic: _Topic, partitions: tuple[int, ...], reader: _Reader) -> None:
+    def give(self, topic: Topic, partitions: tuple[int, ...], reader: _Reader) -> None:
         with self._lock:
             before = self._idle.pop((topic, partitions), None)
             self._idle[topic, partitions] = reader
@@ -289,7 +283,7 @@ class _ReadDoFn(beam.DoFn):
         watermark: Any = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider()),  # noqa: B008
     ) -> Iterator[Any]:
         """What the partitions have now, in each call; then the rest of the range is put off."""
-        topic, partitions = _Topic(*element[0]), tuple(number for number, _ in element[1])
+        topic, partitions = Topic(*element[0]), tuple(number for number, _ in element[1])
         if topic.stop is not None and time.time() > topic.stop:
             tracker.try_claim(None)
             return

@@ -25,7 +25,7 @@ def beam_options(words: Sequence[str], ours: Sequence[str] = ()) -> PipelineOpti
     try:
         if parser.parse_known_args(words)[0].runner in ("FlinkRunner", "PortableRunner"):
             for name in FLINK_FLAGS:
-                parser.add_argument(f"--{name}")
+                parser.add_argument(f"--{name}", nargs="?")  # some are switches
         _, unknown = parser.parse_known_args(words)
     except argparse.ArgumentError as error:
         raise ParameterError(f"flag must be valid for Beam: {error}") from None

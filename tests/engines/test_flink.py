@@ -86,7 +86,7 @@ def test_a_worker_frees_what_its_parts_leave():
 import gc, sys, weakref
 from apache_beam.runners.worker import sdk_worker
 sys.path.insert(0, sys.argv[1])
-import flink
+import flink_worker
 
 class Processor:
     def __init__(self):
@@ -96,7 +96,7 @@ class Processor:
         pass
 
 gc.disable()
-flink.collect_what_parts_leave(sdk_worker)
+flink_worker.collect_what_parts_leave(sdk_worker)
 cached = [Processor()]
 left = weakref.ref(cached[0])
 sdk_worker.BundleProcessorCache._shutdown_cached_bundle_processors(cached)

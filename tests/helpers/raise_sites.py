@@ -208,6 +208,11 @@ def other_shards(tmp):
         opened(tmp).start_stream(C, shards=shards)
 
 
+def other_stream(tmp):
+    for first in (C, C[::-1]):
+        opened(tmp).begin_stream(first)
+
+
 def text_file(tmp):
     (tmp / "file").write_text(C)
     return str(tmp / "file")
@@ -258,6 +263,7 @@ SITES = {
     "no place for a record": lambda t, m: no_record(t, m),
     "a stream started twice": lambda t, m: second_start(t),
     "a stream continued with other shards": lambda t, m: other_shards(t),
+    "another stream under the same name": lambda t, m: other_stream(t),
     "a secret": lambda t, m: secret(m),
     "another key": lambda t, m: group_users.group_users(
         blocks(C), user_per_document=False, source=key_source(b"o" * 32)

@@ -239,6 +239,26 @@ class KeySource:
         if not self._reference.remember(self.id, self._stream_use("parts"), parts):
             raise NoiseKeyError(Message.STREAM_SHARDS.format(key=self._reference.location))
 
+    def begin_stream(self, source: str, *, again: str = "", replayed: bool = False) -> None:
+        """Refuses to read a stream without its state if it is not the one that was read before; remembers what it is.
+
+        Privacy: the same messages under the same key and settings are the same release, however often they are read.
+        Other messages are not: users would be counted anew, in windows of which some were released before. The record
+        is made before a message passes. A stream that was started, and whose beginning nobody wrote down, could be any.
+
+        Args:
+            source: everything that decides which messages come first, and what is in a window.
+            again: names a start that is another release than those before; "": the first.
+            replayed: the stream may have been started before.
+        """
+        use = derive_key(self._master, "begin", self._stream_use(), again)[:16].hex()
+        unknown = not self._is_recalled(self._reference.places(), use)
+        if replayed and unknown and self.was_stream_started():
+            raise NoiseKeyError(Message.STREAM_DIFFERS.format(key=self._reference.location))
+        content = derive_key(self._master, "source", source).hex()
+        if not self._reference.remember(self.id, use, content):
+            raise NoiseKeyError(Message.STREAM_DIFFERS.format(key=self._reference.location))
+
     def was_stream_started(self) -> bool:
         """Whether a start of the stream with this key and label is remembered; writes nothing."""
         return self._is_recalled(self._reference.places(), self._stream_use())

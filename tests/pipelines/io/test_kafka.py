@@ -12,7 +12,9 @@ from apache_beam.runners.sdf_utils import (
 )
 
 from dpngram.pipelines.io import kafka
-from dpngram.pipelines.io.kafka import KafkaError, PlacesTracker, ReadKafka, read_config
+from dpngram.pipelines.io.kafka import PlacesTracker, ReadKafka, StreamStart
+from dpngram.pipelines.io.kafka_topic import KafkaError, Topic, TopicLook
+from dpngram.transforms.randomness.noise_key import KeyReference, NoiseKeyError, Randomness
 
 LOG_APPEND, CREATE = 2, 1
 EOF, RESET, OUT_OF_RANGE, UNKNOWN, DOWN = -191, -140, 1, 3, -195
@@ -229,31 +231,50 @@ def test_the_end(serve):
     assert (made, rest) == ([], None)
 
 
-def test_partitions(serve):
-    known = types.SimpleNamespace(partitions={1: None, 0: None}, error=None)
-    broker = Broker()
-    serve(broker)
-    broker.list_topics = lambda topic, timeout: types.SimpleNamespace(topics={topic: known})
-    element = ("servers", "topic", None, None)
-    assert list(kafka._PartitionsDoFn(False).process(element)) == [(element, ((0, 0),)), (element, ((1, 0),))]
-    assert list(kafka._PartitionsDoFn(True).process(element)) == [(element, ((0, 0), (1, 0)))]
-    known.error = Code(UNKNOWN)
-    with pytest.raises(KafkaError, match="must be a topic"):
-        list(kafka._PartitionsDoFn(True).process(element))
-    known.error, broker.down = None, True
-    with pytest.raises(KafkaError, match="must be a topic"):
-        list(kafka._PartitionsDoFn(True).process(element))
+def start(directory, settings="s", release="", **how):
+    return StreamStart(Randomness(KeyReference.parse(f"{directory}/key"), release, "app", "x"), settings, **how)
 
 
-def test_settings_from_a_file(tmp_path):
-    (tmp_path / "config").write_text("# who we are\nsasl.username = me\n\nsasl.password=a=b\n")
-    assert read_config(str(tmp_path / "config")) == {"sasl.username": "me", "sasl.password": "a=b"}
-    assert read_config(None) == {}
-    settings = kafka._settings(kafka._Topic("servers", "topic", str(tmp_path / "config"), None))
+def test_partitions(monkeypatch, tmp_path):
+    """Looked at when the job starts, on a worker; a start with others than before is refused."""
+    look = TopicLook("id", ((0, 3), (1, 0)))
+    monkeypatch.setattr(kafka, "look_at_topic", lambda _topic: look)
+    element = tuple(Topic("servers", "topic"))
+    assert list(kafka._PartitionsDoFn(False).process(element)) == [(element, ((0, 3),)), (element, ((1, 0),))]
+    KeyReference.parse(f"{tmp_path}/key").create_if_missing()
+    step = kafka._PartitionsDoFn(True, start(tmp_path))
+    for _ in range(2):  # an engine that runs it again
+        assert list(step.process(element)) == [(element, look.first)]
+    look = TopicLook("id", ((0, 4), (1, 0)))
+    with pytest.raises(NoiseKeyError, match="other first"):
+        list(step.process(element))
+
+
+def test_the_same_stream_once_more(tmp_path):
+    """Another topic, other partitions, lost messages, other settings: none of them is the same release."""
+    KeyReference.parse(f"{tmp_path}/key").create_if_missing()
+    look = TopicLook("id", ((0, 3), (1, 0)))
+    start(tmp_path).check(look)
+    start(tmp_path, replayed=True).check(look)
+    for changed in (TopicLook("other", look.first), TopicLook("id", ((0, 3),)), TopicLook("id", ((0, 4), (1, 0)))):
+        with pytest.raises(NoiseKeyError, match="cannot be read once more"):
+            start(tmp_path, replayed=True).check(changed)
+    with pytest.raises(NoiseKeyError, match="cannot be read once more"):
+        start(tmp_path, "t", replayed=True).check(look)
+    start(tmp_path, again="first").check(changed)  # another release, which is the same as itself only
+    start(tmp_path, again="second").check(look)
+    with pytest.raises(NoiseKeyError, match="cannot be read once more"):
+        start(tmp_path, again="first").check(look)
+    start(tmp_path, release="other", replayed=True).check(changed)  # never started: this is the first start
+
+
+def test_settings(tmp_path):
+    (tmp_path / "config").write_text("sasl.password=a=b\n")
+    settings = kafka._settings(Topic("servers", "topic", str(tmp_path / "config")))
     assert settings["sasl.password"] == "a=b"
     assert settings["enable.auto.commit"] is False
 
 
 def test_the_graph_names_no_secret(tmp_path):
     (tmp_path / "config").write_text("sasl.password=passw0rd\n")
-    assert "passw0rd" not in repr(vars(ReadKafka("servers", "topic", str(tmp_path / "config"))))
+    assert "passw0rd" not in repr(vars(ReadKafka(Topic("servers", "topic", str(tmp_path / "config")))))

@@ -8,10 +8,11 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from helpers.runs import extract
 
 from dpngram.accounting import ParameterError
-from dpngram.pipelines import compare, stream
+from dpngram.pipelines import compare
 from dpngram.pipelines.extract import make_parser
 from dpngram.pipelines.launch import dataflow
 from dpngram.pipelines.launch.extraction_flags import extraction_arguments
+from dpngram.pipelines.launch.stream_flags import stream_parser
 from dpngram.pipelines.template import template_metadata
 from dpngram.transforms.tokenizers import TOKENIZERS, TokenizerKind, tokenizer_forms
 from dpngram.transforms.tokenizers.words import WHITESPACE
@@ -32,7 +33,7 @@ def test_a_new_tokenizer_is_one_entry(new_tokenizer, tmp_path, monkeypatch):
     """It runs, every program shows it, and its file must be where workers can read it."""
     (tmp_path / "in.jsonl").write_text('{"user": "a", "text": "b"}\n')
     assert extract(tmp_path / "out", "--input", tmp_path / "in.jsonl", "--tokenizer", "merges:/data/file") == 0
-    for parser in (make_parser(), stream._make_parser(), compare._make_parser()):
+    for parser in (make_parser(), stream_parser(), compare._make_parser()):
         assert "merges:FILE (pairs of a file)" in " ".join(parser.format_help().split())
     assert "merges:FILE" in tokenizer_forms()
     (parameter,) = [one for one in template_metadata()["parameters"] if one["name"] == "tokenizer"]
@@ -55,7 +56,7 @@ def test_the_readme_names_every_tokenizer():
 
 def test_the_programs_share_their_flags():
     """What stands in several programs is the same flag, but for what the program is about."""
-    parsers = {"extract": make_parser(), "stream": stream._make_parser(), "compare": compare._make_parser()}
+    parsers = {"extract": make_parser(), "stream": stream_parser(), "compare": compare._make_parser()}
     flags = {name: {flag.name: flag for flag in parser.flags} for name, parser in parsers.items()}
     for shared in ("tokenizer", "sentences", "epsilon", "max_contributions", "verbose"):
         assert flags["extract"][shared] == flags["stream"][shared] == flags["compare"][shared]

@@ -163,6 +163,22 @@ def test_draws_differ_in_every_name(tmp_path):
     assert len(set(draws)) == len(draws)
 
 
+def test_a_stream_read_once_more(tmp_path):
+    """Only if it was written down what it was, and it is the same."""
+    source(tmp_path / "k").begin_stream("these")
+    source(tmp_path / "k").start_stream("first")
+    source(tmp_path / "k").begin_stream("these")  # the engine starts it again
+    source(tmp_path / "k").begin_stream("these", replayed=True)
+    for replayed in (False, True):
+        with pytest.raises(NoiseKeyError, match="cannot be read once more as the same release"):
+            source(tmp_path / "k").begin_stream("those", replayed=replayed)
+    source(tmp_path / "k").begin_stream("those", again="name")
+    source(tmp_path / "k", release="next").start_stream("first")
+    with pytest.raises(NoiseKeyError, match="cannot be read once more as the same release"):
+        source(tmp_path / "k", release="next").begin_stream("these", replayed=True)
+    source(tmp_path / "k", release="third").begin_stream("these", replayed=True)  # the first start
+
+
 def test_two_first_uses_at_once_do_not_both_pass(tmp_path):
     for attempt in range(40):
         path, passed, gate = tmp_path / f"k{attempt}", [], threading.Barrier(2)

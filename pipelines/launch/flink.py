@@ -1,0 +1,88 @@
+"""Flink's settings for a stream: without them its windows come out late, or at the end, or with messages missing."""
+
+import argparse
+from collections.abc import Sequence
+
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+
+from dpngram.accounting import ParameterError
+from dpngram.pipelines.launch.beam_internals import FLINK_FLAGS
+
+__all__ = ["is_flink", "stream_settings"]
+
+_NEVER = str(2**63 - 1)  # milliseconds
+_SPARE = 10.0  # seconds that the clocks of launcher and workers may differ
+# Restarts of a job that has failed: as long as a TaskManager takes to come back, and a broker.
+_RESTARTS, _PAUSE = "10", "10000"
+
+
+def is_flink(options: PipelineOptions) -> bool:
+    """Whether the job goes to Flink: by its own runner, or by a job server, which for streams is Flink's."""
+    return options.view_as(StandardOptions).runner in ("FlinkRunner", "PortableRunner")
+
+
+def stream_settings(
+    options: PipelineOptions, words: Sequence[str], *, replays: bool, duration: float | None = None
+) -> list[str]:
+    """What to add to Beam's flags for a stream on Flink; nothing for other engines. What was given stays as it is.
+
+    - Sources do not shut down. By default they do at once where there are no checkpoints; then a source in Python runs
+      in what Flink does at the end of its input, its watermark goes nowhere, and all windows come out when it ends.
+      With a `duration` they do some time after it: a job ends when all of its sources have.
+    - Bundles last at most 100 ms, and not a second: a window passes some 35 steps.
+    - Restarts. A job that Flink starts again without a checkpoint begins with the first message that its source has.
+      A topic is read once more, from the same offsets or not at all (`ReadKafka`), so this is the same release. Any
+      other source may have lost messages, or gives them other arrivals: then the job is not started again by itself,
+      with checkpoints neither, since it may fail before the first.
+
+    Privacy: Flink's checkpoints lose messages by default. While one is made, the output of a bundle is held back, and
+    the watermark is not: messages behind it are dropped as late, without an error, and what a window holds depends on
+    the moment of the checkpoint. So checkpoints are refused unless bundles are finished first, and counted once.
+
+    Args:
+        options: Beam's options, for the runner.
+        words: the words of the command line that are Beam's.
+        duration: seconds from now until the source ends; None: it never does.
+        replays: the source gives the same messages with the same arrivals once more, or stops the job.
+    """
+    if not is_flink(options):
+        return []
+    given = _given(words)
+    if _number(given, "checkpointing_interval") > 0:
+        _check_checkpoints(given)
+    if not replays and _number(given, "number_of_execution_retries") > 0:
+        raise ParameterError(
+            "number_of_execution_retries must be 0 here: a stream that Flink starts again before its first checkpoint "
+            "has forgotten which windows its users were in, and only a Kafka topic can be read once more."
+        )
+    idle = _NEVER if duration is None else str(round(1000 * (duration + _SPARE)))
+    wanted = {"shutdown_sources_after_idle_ms": idle, "max_bundle_time_mills": "100"}
+    if replays:
+        wanted |= {"number_of_execution_retries": _RESTARTS, "execution_retry_delay": _PAUSE}
+    else:
+        wanted |= {"number_of_execution_retries": "0"}
+    return [f"--{name}={value}" for name, value in wanted.items() if name not in given]
+
+
+def _given(words: Sequence[str]) -> dict[str, str]:
+    parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False, argument_default=argparse.SUPPRESS)
+    for name in FLINK_FLAGS:
+        parser.add_argument(f"--{name}", nargs="?", const="true")
+    return dict(vars(parser.parse_known_args(words)[0]))
+
+
+def _number(given: dict[str, str], name: str) -> int:
+    try:
+        return int(given.get(name, "0"))
+    except ValueError:
+        raise ParameterError(f"{name} must be a whole number, got {given[name]!r:.40}.") from None
+
+
+def _check_checkpoints(given: dict[str, str]) -> None:
+    if given.get("checkpointing_mode", "EXACTLY_ONCE") != "EXACTLY_ONCE":
+        raise ParameterError("checkpointing_mode must be EXACTLY_ONCE for a stream: otherwise messages count twice.")
+    if given.get("finish_bundle_before_checkpointing", "false").lower() != "true":
+        raise ParameterError(
+            "checkpointing_interval needs --finish_bundle_before_checkpointing: without it Flink drops messages at a "
+            "checkpoint, without an error."
+        )

@@ -24,7 +24,7 @@ from dpngram.accounting import ParameterError
 from dpngram.accounting.parameters import check_choice, check_integer
 from dpngram.transforms.admission import NOBODY, UserWindows, Windows, admit
 from dpngram.transforms.blocks.columns import Array, split_binary
-from dpngram.transforms.blocks.documents import DocumentBlock
+from dpngram.transforms.blocks.documents import DocumentBlock, keep_order
 from dpngram.transforms.document_form import UNUSABLE, DocumentForm, check_form, collect_documents, plain_text
 from dpngram.transforms.document_types import check_documents
 from dpngram.transforms.keyed_dofn import KeyedDoFn
@@ -168,11 +168,12 @@ class _NamesUsersDoFn(KeyedDoFn):
 
 
 class _Waiting:
-    """Documents of one window that wait for the end of a batch: pairs of (user, text), and their milliseconds."""
+    """Documents that wait for the end of a batch: pairs of (user, text), their milliseconds, their places in it."""
 
     def __init__(self) -> None:
-        self.documents: dict[bool, list[Any]] = {False: [], True: []}  # texts, and sequences of tokens
-        self.times: dict[bool, list[int]] = {False: [], True: []}
+        self.documents: list[Any] = []
+        self.times: list[int] = []
+        self.places: list[int] = []
 
 
 class _ShardDoFn(_NamesUsersDoFn):
@@ -198,7 +199,7 @@ class _ShardDoFn(_NamesUsersDoFn):
             self._source.start_stream(self._start.name, known=self._start.known, shards=self._shards)
 
     def start_bundle(self) -> None:
-        self._waiting: dict[Any, _Waiting] = {}
+        self._waiting = {False: _Waiting(), True: _Waiting()}  # texts, and sequences of tokens
         self._size = self._number = 0
 
     def process(
@@ -212,6 +213,9 @@ class _ShardDoFn(_NamesUsersDoFn):
         # *upwards*, which could move a document into the next window.
         time = timestamp.micros // 1000
         if isinstance(document, DocumentBlock):
+            if self._number:  # what came before goes before
+                yield from self.finish_bundle()
+                self.start_bundle()
             if document.rows:
                 times = document.times if len(document.times) else np.full(document.rows, time)
                 for shard, part in self._split(dataclasses.replace(document, times=times)):
@@ -223,9 +227,11 @@ class _ShardDoFn(_NamesUsersDoFn):
         except UNUSABLE:
             self._bad.inc()
             return
-        waiting, tokens = self._waiting.setdefault(window, _Waiting()), not isinstance(text, str)
-        waiting.documents[tokens].append((user, text))
-        waiting.times[tokens].append(time)
+        waiting = self._waiting[not isinstance(text, str)]
+        waiting.documents.append((user, text))
+        waiting.times.append(time)
+        waiting.places.append(self._number)
+        self._window = window
         self._size += len(text)
         self._number += 1
         if self._number >= _BATCH_DOCUMENTS or self._size > _BATCH_CHARACTERS:
@@ -233,12 +239,16 @@ class _ShardDoFn(_NamesUsersDoFn):
             self.start_bundle()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        for window, waiting in self._waiting.items():
-            for tokens, times in waiting.times.items():
-                blocks, _ = collect_documents(waiting.documents[tokens], DocumentForm())
-                for block in blocks:  # one, or none
-                    for shard, part in self._split(dataclasses.replace(block, times=np.array(times, np.int64))):
-                        yield WindowedValue((shard, part), _begin(part), (window,))
+        """All windows together, so that the documents of each user stay in their order; their times say the windows."""
+        parts = []
+        for waiting in self._waiting.values():
+            blocks, _ = collect_documents(waiting.documents, DocumentForm())
+            for block in blocks:  # one, or none
+                timed = dataclasses.replace(block, times=np.array(waiting.times, np.int64))
+                parts.append((np.array(waiting.places, np.int64), timed))
+        for block in keep_order(parts):
+            for shard, part in self._split(block):
+                yield WindowedValue((shard, part), _begin(part), (self._window,))
 
     def _split(self, block: DocumentBlock) -> Iterator[tuple[int, DocumentBlock]]:
         shard = (self.digests(block)[:, 0] % np.uint64(self._shards)).astype(np.int64)

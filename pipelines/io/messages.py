@@ -2,7 +2,8 @@
 
 Privacy: what becomes of a message must depend on this message and its arrival alone. As for files (`parsing.py`),
 Arrow's result for many messages is used only if all of them are objects of one shape, without exception. If not, they
-are sorted by shape, one by one, and Arrow reads each kind; what it refuses is halved down to single messages.
+are sorted by shape, one by one, and Arrow reads each kind; what it refuses is halved down to single messages. The
+documents of each user stay in the order of their messages (`keep_order`), whatever shapes others use.
 """
 
 import dataclasses
@@ -24,7 +25,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from dpngram.pipelines.io.parsing import is_utf8, make_block, plain_objects
 from dpngram.transforms.blocks.columns import Array, Block, register_block
-from dpngram.transforms.blocks.documents import DocumentBlock
+from dpngram.transforms.blocks.documents import DocumentBlock, keep_order
 from dpngram.transforms.windowing import check_delay
 
 __all__ = ["GatherMessages", "MessageBlock", "MessageFields", "ParseMessages", "Reading", "read_messages"]
@@ -104,9 +105,11 @@ def read_messages(block: MessageBlock, fields: MessageFields, delay: int) -> Rea
         fields: where user, text and time are.
         delay: milliseconds that a message may be late.
     """
-    messages, blocks, used, late, early = block.messages, [], 0, 0, 0
+    messages, used, late, early = block.messages, 0, 0, 0
+    blocks: list[DocumentBlock] = []
     for begin in range(0, len(messages), _CHUNK):
         arrivals = block.arrivals[begin : begin + _CHUNK]
+        parts: list[tuple[Array, DocumentBlock]] = []
         for rows, documents, times in _read_chunk(messages[begin : begin + _CHUNK], fields):
             arrived = arrivals[rows]
             moments = arrived.astype(np.float64) if times is None else _milliseconds(times)
@@ -117,7 +120,8 @@ def read_messages(block: MessageBlock, fields: MessageFields, delay: int) -> Rea
             late, early = late + int(is_late.sum()), early + int(is_early.sum())
             if len(kept):
                 stamps = moments[kept].astype(np.int64) + delay
-                blocks.append(dataclasses.replace(documents.take(kept), times=stamps))
+                parts.append((rows[kept], dataclasses.replace(documents.take(kept), times=stamps)))
+        blocks += keep_order(parts)
     return Reading(blocks, len(messages) - used, late, early)
 
 

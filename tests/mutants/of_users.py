@@ -11,6 +11,22 @@ _BUDGETS = "tests/transforms/policies/test_budgets.py"
 
 USERS = (
     Mutant(
+        name="others_decide_who_is_first",
+        why="Documents are taken kind by kind, in an order that other users' documents decide: one user more changes "
+        "which windows others are admitted to.",
+        edits=(
+            Edit(
+                "transforms/blocks/documents.py",
+                "    if len(parts) < 2:\n        yield from (block",
+                "    if len(parts) < 20:\n        yield from (block",
+            ),
+        ),
+        tests=(
+            "tests/transforms/blocks/test_documents.py::test_the_documents_of_a_user_stay_in_their_order",
+            "tests/pipelines/io/test_messages.py::test_others_do_not_change_the_order_of_a_users_documents",
+        ),
+    ),
+    Mutant(
         name="no_deduplication",
         why="A gram counts as often as a user says it: a user who repeats a phrase moves its cell by more than 1.",
         edits=(

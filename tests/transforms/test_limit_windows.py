@@ -134,6 +134,18 @@ def test_blocks_and_documents_alike(monkeypatch):
         sharded(step, (DocumentBlock.from_texts(None, texts), 5))
 
 
+def test_others_do_not_change_the_order_of_a_users_documents(monkeypatch):
+    """Also if they are the first in their window, or with their kind of text: the order decides what is admitted."""
+    mine = [(("u", "b"), 15), (("u", ["a"]), 5), (("u", "c"), 25), (("u", ["d"]), 15)]
+    step = shard_step(monkeypatch)
+    for others in ([], [(("v", "x"), 5)], [(("v", ["x"]), 25), (("w", "x"), 35)]):
+        found = sharded(step, *others, *mine)
+        texts = [text for _, users, texts, _ in found for user, text in zip(users, texts, strict=True) if user == b"u"]
+        assert texts == ["b", ["a"], "c", ["d"]]
+    block = DocumentBlock.from_texts(pa.array(["u"]), pa.array(["e"]))
+    assert [texts for _, _, texts, _ in sharded(step, *mine[:1], (block, 5))] == [["b"], ["e"]]
+
+
 def test_a_batch_has_an_end(monkeypatch):
     """Documents do not wait for the end of a bundle that never ends."""
     monkeypatch.setattr(limit_windows, "_BATCH_DOCUMENTS", 3)

@@ -1,7 +1,7 @@
 """Documents as columns: what a reader, or the graph of a host, hands over."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +9,7 @@ import pyarrow as pa
 from dpngram.transforms.blocks.columns import Array, Block, binary_array, empty_column, register_block, split_binary
 from dpngram.transforms.blocks.posts import spans
 
-__all__ = ["DocumentBlock", "join_documents"]
+__all__ = ["DocumentBlock", "join_documents", "keep_order"]
 
 
 @register_block
@@ -97,6 +97,37 @@ class DocumentBlock(Block):
     @property
     def users(self) -> pa.Array | None:
         return binary_array(self.user_offsets, self.user_bytes) if len(self.user_offsets) else None
+
+
+def keep_order(parts: Sequence[tuple[Array, DocumentBlock]]) -> Iterator[DocumentBlock]:
+    """The same documents in blocks in which those of each user come in the order in which they arrived.
+
+    Documents are sorted by kind, and kinds come one after another, in an order that follows from whoever was first.
+    Where the order of a user's documents matters (`admission.admit`), it must not follow from other users. So a user
+    whose next document is of an earlier kind begins another round of all kinds.
+
+    Args:
+        parts: documents of one kind with their users, and for each its place among all, which rises in each part.
+    """
+    if len(parts) < 2:
+        yield from (block for _, block in parts)
+        return
+    users = pa.concat_arrays(
+        [binary_array(block.user_offsets, block.user_bytes).cast(pa.large_binary()) for _, block in parts]
+    ).dictionary_encode()
+    user = users.indices.to_numpy(zero_copy_only=False)
+    part = np.repeat(np.arange(len(parts)), [block.rows for _, block in parts])
+    order = np.lexsort((np.concatenate([places for places, _ in parts]), user))
+    user, kind = user[order], part[order]
+    turns = np.append(0, np.cumsum((np.diff(user) == 0) & (np.diff(kind) < 0)))
+    starts = np.flatnonzero(np.append(True, np.diff(user) != 0)[: len(user)])
+    rounds = np.zeros(len(user), np.int64)
+    rounds[order] = turns - np.repeat(turns[starts], np.diff(np.append(starts, len(user))))
+    for number in np.unique(rounds).tolist():
+        for at, (_, block) in enumerate(parts):
+            rows = np.flatnonzero(rounds[part == at] == number)
+            if len(rows):
+                yield block if len(rows) == block.rows else block.take(rows)
 
 
 def join_documents(blocks: Sequence[DocumentBlock]) -> list[DocumentBlock]:

@@ -137,3 +137,13 @@ def test_in_a_graph(monkeypatch, limit):
 
 def test_tokens_are_arrow_strings():
     assert pa.types.is_list(messages_module._look(encoded(user="a", text=[], time=1), FIELDS).text)
+
+
+def test_others_do_not_change_the_order_of_a_users_documents():
+    """A user's first windows count, so the shape of somebody else's message must not say which are the first."""
+    mine = [encoded(user="u", text=str(n), time=999_995 if n % 3 else "1970-01-12T13:46:35Z") for n in range(9)]
+    other = encoded(user="v", text="x", time="1970-01-12T13:46:35Z")
+    for messages in (mine, [other, *mine], [*mine[:4], other, *mine[4:]]):
+        blocks = read_messages(MessageBlock.of(messages, [ARRIVAL] * len(messages)), FIELDS, 10_000).blocks
+        texts = [text for block in blocks for user, text, _ in found(block) if user == b"u"]
+        assert texts == [str(n).encode() for n in range(9)]

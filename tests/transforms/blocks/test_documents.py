@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from dpngram.transforms.blocks.columns import binary_array
-from dpngram.transforms.blocks.documents import DocumentBlock, join_documents
+from dpngram.transforms.blocks.documents import DocumentBlock, join_documents, keep_order
 
 
 def test_texts_and_tokens_of_users():
@@ -55,3 +55,23 @@ def test_joined_blocks_have_the_same_documents():
             assert sorted(block.bad_users.to_pylist()) == [b"u", b"w"]
     assert join_documents([texts]) == [texts]
     assert join_documents([]) == []
+
+
+def test_the_documents_of_a_user_stay_in_their_order():
+    """Kinds are read one after another; for each user it is as if they had come one by one."""
+    random = np.random.default_rng(5)
+    for rows in (1, 2, 7, 60):
+        kinds, users = random.integers(0, 3, rows), random.integers(0, 4, rows)
+        parts = []
+        for kind in random.permutation(3):
+            places = np.flatnonzero(kinds == kind)
+            names = pa.array([f"u{users[place]}" for place in places])
+            parts.append((places, DocumentBlock.from_texts(names, pa.array([str(place) for place in places]))))
+        found = {}
+        for block in keep_order(parts):
+            texts = binary_array(block.offsets, block.data).to_pylist()
+            for user, text in zip(block.users.to_pylist(), texts, strict=True):
+                found.setdefault(user, []).append(int(text))
+        expected = {f"u{user}".encode(): np.flatnonzero(users == user).tolist() for user in np.unique(users)}
+        assert found == expected
+    assert list(keep_order([])) == []

@@ -12,7 +12,7 @@ import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dpngram.accounting import ParameterError
+from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.accounting.parameters import check_integer
 from dpngram.pipelines.io.output_directory import beside
 from dpngram.pipelines.launch.extraction_flags import extraction_arguments, extraction_flags, screen_flags
@@ -28,6 +28,7 @@ from dpngram.pipelines.launch.input_flags import (
 )
 from dpngram.pipelines.launch.local_memory import memory_flags, scratch_from_flags
 from dpngram.pipelines.launch.program import Job, run_job
+from dpngram.pipelines.launch.progress import show_metrics, show_progress
 from dpngram.pipelines.launch.runner import make_pipeline, runs_here
 from dpngram.pipelines.pages.comparison_page import render_page
 from dpngram.pipelines.research.comparison_files import Exact, Outline, Results
@@ -86,7 +87,7 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         new_directory("reveal_exact_counts", exact_directory(flags.output), private=True)
     documents = read_documents(pipeline, flags.input, input_format, bad_records)
     compare_files(documents, flags.output, comparison, systems, anonymity)
-    return Job(functools.partial(_run, pipeline, comparison, flags.output, exact=anonymity is not None), pipeline)
+    return Job(functools.partial(_run, pipeline, comparison, flags, size, exact=anonymity is not None), pipeline)
 
 
 def _comparison(flags: argparse.Namespace) -> Comparison:
@@ -105,11 +106,16 @@ def _comparison(flags: argparse.Namespace) -> Comparison:
     )
 
 
-def _run(pipeline: beam.Pipeline, comparison: Comparison, output: str, *, exact: bool) -> int:
+def _run(pipeline: beam.Pipeline, comparison: Comparison, flags: argparse.Namespace, size: int, *, exact: bool) -> int:
+    output = flags.output
     if exact:
         _warn(f"{EXACT_WARNING} They go to {exact_directory(output)}/ and nowhere else.")
     print(spent_in_words(comparison), file=sys.stderr, flush=True)
-    pipeline.run().wait_until_finish()
+    extractions = sum(isinstance(run.plan, ExtractionPlan) for _, _, run in comparison.runs())
+    with show_progress(pipeline, comparison.max_n, size, quiet=flags.quiet, runs=extractions):
+        result = pipeline.run()
+        with show_metrics(result, quiet=flags.quiet):
+            result.wait_until_finish()
     print(_summary(_write_pages(output, exact=exact), output))
     return 0
 
@@ -228,7 +234,7 @@ def _make_parser() -> OneLineParser:
     parser.add_flags([*input_flags(), *_output_flags()], "data")
     when = "give one only to replay one comparison (default: a fresh key)"
     extraction = extraction_flags("comparison", when)
-    parser.add_flags([*_comparison_flags(), *extraction, *memory_flags(), *screen_flags(progress=False)], "comparison")
+    parser.add_flags([*_comparison_flags(), *extraction, *memory_flags(), *screen_flags(progress=True)], "comparison")
     return parser
 
 

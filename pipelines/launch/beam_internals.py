@@ -4,19 +4,25 @@
 - `FnApiRunner` overrides a private method, to show progress: the runner tells nobody which stage it is at.
 - It also frees what workers keep of a stage that is done: English posts under `plus` take 0.71 GB, not 0.89 GB.
 - In a run with a scratch it deletes what no later stage reads: 10 million tokens take 0.15 GB of disk, not 0.38 GB.
+- It stops the thread that measures a stage if the run is stopped: Beam leaves it running where Ctrl-C comes while the
+  thread starts, and then the process never ends.
 - `FLINK_FLAGS` repeats the names of Flink's flags: Python's Beam asks a job server for them, once it has reached one.
 
 There is no public way to any of them in Beam 2.77.
 """
 
+import contextlib
 import functools
+import gc
 import itertools
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability import fn_api_runner
+from apache_beam.runners.worker import statesampler
 from apache_beam.utils.timestamp import MAX_TIMESTAMP
 
 from dpngram.transforms.blocks.scratch import Scratch
@@ -81,6 +87,13 @@ class FnApiRunner(fn_api_runner.FnApiRunner):
     _segments: "_Segments | None" = None
 
     def run_pipeline(self, pipeline: beam.Pipeline, options: PipelineOptions) -> Any:
+        try:
+            return self._run_with_scratch(pipeline, options)
+        except BaseException:
+            _stop_measuring()
+            raise
+
+    def _run_with_scratch(self, pipeline: beam.Pipeline, options: PipelineOptions) -> Any:
         if self.make_scratch is None:
             return super().run_pipeline(pipeline, options)
         try:
@@ -150,6 +163,18 @@ def _readers(context: Any, bundle: Any) -> set[str]:
 def _is_done(context: Any, stage: str) -> bool:
     """Whether a stage that has run is over: a source may put off a part of its work, and is then run again."""
     return bool(context.watermark_manager.get_stage_node(stage).output_watermark() >= MAX_TIMESTAMP)
+
+
+def _stop_measuring() -> None:
+    """Stops the threads that measure stages of this thread, wherever they are: Beam forgets one that is just starting.
+
+    Nothing is stopped where a version of Beam has other insides.
+    """
+    for thing in gc.get_objects():
+        if type(thing) is statesampler.StateSampler and thing.tracked_thread is threading.current_thread():
+            with contextlib.suppress(AttributeError):  # it has no thread yet
+                if not thing.finished:
+                    thing.stop()
 
 
 def _free_processors(context: Any) -> None:

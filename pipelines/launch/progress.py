@@ -19,39 +19,59 @@ _EVERY = 0.2  # seconds between updates of the live line
 _POLL = 15.0  # seconds between two looks at a remote runner's metrics
 
 
+_LEVEL = re.compile(r"(?:ExtractNgrams|(Run\d+))/Level(\d+)/")
+_UNIONS = "/ReleaseUnions/"
+_PLAIN_LINES = 40  # at most so many for levels, where there is no terminal
+
+
 class _Progress:
-    def __init__(self, levels: int, size: int, disk: Callable[[], int]) -> None:
-        self._levels, self._size, self._disk = levels, size, disk
+    def __init__(self, levels: int, size: int, disk: Callable[[], int], runs: int | None) -> None:
+        self._total, self._size, self._disk, self._runs = levels * (runs or 1), size, disk, runs
         self._start = time.monotonic()
-        self._level, self._read_seconds = 0, 0.0
+        self._reached: dict[str, int] = {}  # {run: level}
+        self._read_seconds, self._said, self._writes = 0.0, 0, False
 
     def enter(self, names: str) -> str | None:
-        """Notes that a stage starts, by the names of its steps. Returns the line to print if a new level is reached."""
-        # A stage may also prepare later levels, so the lowest level counts.
-        reached = min((int(level) for level in re.findall(r"ExtractNgrams/Level(\d+)/", names)), default=0)
-        if "Write/Files" in names:
-            reached = self._levels + 1
-        if reached <= self._level:
+        """Notes that a stage starts, by the names of its steps. Returns the line to print if there is news."""
+        before, wrote = self._reached.copy(), self._writes
+        lowest: dict[str, int] = {}
+        for run, level in _LEVEL.findall(names):  # a stage may also prepare later levels, so the lowest level counts
+            lowest[run] = min(int(level), lowest.get(run, int(level)))
+        if _UNIONS in names:
+            lowest["unions"] = 0
+        for run, level in lowest.items():
+            self._reached[run] = max(level, self._reached.get(run, 0))
+        self._writes = wrote or "Write/Files" in names or "WriteResults" in names
+        if self._reached == before and self._writes == wrote:
             return None
-        if not self._level:
-            self._read_seconds = time.monotonic() - self._start
-        self._level = reached
+        self._read_seconds = self._read_seconds or time.monotonic() - self._start
+        done = sum(self._reached.values())
+        if before and self._writes == wrote and (done - self._said) * _PLAIN_LINES < self._total:
+            return None
+        self._said = done
         return self.line()
+
+    def _stage(self) -> str:
+        done = sum(self._reached.values())
+        if self._writes:
+            return "writing"
+        if done:
+            return f"level {done} of {self._total}" if self._runs is None else f"{done} of {self._total} levels"
+        return "set unions" if self._reached else "reading"
 
     def line(self) -> str:
         elapsed = time.monotonic() - self._start
         seconds = self._read_seconds or elapsed
-        rate = f"read at {self._size / 1e6 / seconds:,.1f} MB/s" if seconds > 0.5 else ""
-        stage = f"level {self._level} of {self._levels}"
-        if not 0 < self._level <= self._levels:
-            stage = "writing" if self._level else "reading"
+        rate = f"read at {self._size / 1e6 / seconds:,.1f} MB/s" if seconds > 0.5 and self._read_seconds else ""
         disk = self._disk()
         used = f"{disk / 1e6:,.0f} MB on disk" if disk else ""
-        return f"{elapsed:7.1f} s  {stage:<16} {rate if self._level else '':<20} {used}".rstrip()
+        return f"{elapsed:7.1f} s  {self._stage():<16} {rate:<20} {used}".rstrip()
 
 
 @contextlib.contextmanager
-def show_progress(pipeline: beam.Pipeline, levels: int, size: int, *, quiet: bool) -> Iterator[None]:
+def show_progress(
+    pipeline: beam.Pipeline, levels: int, size: int, *, quiet: bool, runs: int | None = None
+) -> Iterator[None]:
     """While the body runs `pipeline`, shows on stderr which level it is at. Shows nothing if quiet or not local.
 
     The local runner works stage by stage. A stage is known by the names of its steps, so nothing of the data is shown.
@@ -61,12 +81,13 @@ def show_progress(pipeline: beam.Pipeline, levels: int, size: int, *, quiet: boo
         levels: the number of levels.
         size: bytes of input, for the speed.
         quiet: show nothing.
+        runs: of a comparison: how many extractions there are, each with all levels. They take turns.
     """
     runner = pipeline.runner
     if quiet or not isinstance(runner, FnApiRunner):
         yield
         return
-    progress = _Progress(levels, size, lambda: 0 if runner.scratch is None else runner.scratch.used)
+    progress = _Progress(levels, size, lambda: 0 if runner.scratch is None else runner.scratch.used, runs)
     live = sys.stderr.isatty()
 
     def watch(names: str) -> None:

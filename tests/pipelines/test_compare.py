@@ -201,3 +201,16 @@ def test_msnbc_is_the_papers_table(msnbc, tmp_path):
     # The paper prints 357.84K unique sequences; its other figures fit 356,836.
     assert table(apart / "dataset.csv")[1] == ["989818", "989818", "18.02", "17840487", "356836"]
     assert table(apart / "sequences-per-user.csv")[1] == ["4.67", "3.67", "3.04", "2.57", "2.19", "1.88", "18.02"]
+
+
+def test_progress_of_all_levels_together(compared_file, tmp_path, capsys):
+    """Two systems and a sweep of the default policy: extractions take turns, so their levels are counted together."""
+    flags = ["--input", compared_file, "--systems", "plus,dpsu_all", "--sweep", "epsilon=10,20"]
+    assert compare(tmp_path / "out", *flags) == 0
+    shown = [line.split(" s  ")[1].split("  ")[0] for line in capsys.readouterr().err.splitlines() if " s  " in line]
+    assert [stage for stage in shown if "level" not in stage] == ["set unions", "writing"]
+    begun = [stage for stage in shown if "level" in stage]
+    assert begun[-1] == "6 of 6 levels"  # plus at 20 is a system and a value of the sweep, and is run once
+    assert len(begun) >= 3
+    assert compare(tmp_path / "quiet", *flags, "--quiet") == 0
+    assert " s  " not in capsys.readouterr().err

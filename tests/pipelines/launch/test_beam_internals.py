@@ -3,6 +3,7 @@
 import ast
 import pickle
 import re
+import threading
 from pathlib import Path
 
 import apache_beam as beam
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, TypeOptions
 from apache_beam.runners.portability import fn_api_runner
-from apache_beam.runners.worker import sdk_worker
+from apache_beam.runners.worker import sdk_worker, statesampler
 
 from dpngram.pipelines.launch import beam_internals
 from dpngram.pipelines.launch.beam_flags import beam_options
@@ -210,3 +211,22 @@ def test_no_block_is_a_key_where_blocks_are_references(tmp_path):
     _ = keyed | beam.GroupByKey()
     with pytest.raises(ValueError, match="deterministic"):
         pipeline.run()
+
+
+def test_a_stopped_run_leaves_no_thread(monkeypatch):
+    """Ctrl-C while the thread that measures a stage is starting: Beam forgets it, and the process would never end."""
+    begin = statesampler.statesampler_impl.StateSampler.start
+
+    def interrupted(self):
+        self.tracked_thread = threading.current_thread()
+        statesampler.set_current_tracker(self)
+        begin(self)
+        raise KeyboardInterrupt
+
+    before = set(threading.enumerate())
+    pipeline = make_pipeline(PipelineOptions([]), 0)
+    pipeline | beam.Create([1])
+    monkeypatch.setattr(statesampler.StateSampler, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.run()
+    assert [thread for thread in threading.enumerate() if thread not in before and thread.is_alive()] == []

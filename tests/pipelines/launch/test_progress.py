@@ -71,3 +71,20 @@ def test_a_live_line_on_a_terminal(tmp_path):
     assert b"\n" not in drawn  # one line, drawn over and taken away at the end
     assert advice.count(b"\n") == 1
     assert printed.startswith(b"Released 0 n-grams")
+
+
+def test_a_long_comparison_prints_few_lines():
+    """Fifty runs of nine levels, each begun for itself: 450 levels, at most forty-odd lines, the count never falls."""
+    watched = progress._Progress(9, 0, lambda: 0, 50)
+    names = [
+        f"Compare/Run{run}/Level{n}/Sum Compare/Run{run}/Level{n + 1}/Weigh"
+        for n in range(1, 10)
+        for run in range(1, 51)
+    ]
+    lines = [line for name in [*names, "WriteResults"] if (line := watched.enter(name)) is not None]
+    assert 30 < len(lines) <= 42
+    assert "writing" in lines[-1]
+    counts = [int(line.split(" s  ")[1].split(" of 450 levels")[0]) for line in lines[:-1]]
+    assert counts == sorted(set(counts))
+    assert counts[-1] > 430
+    assert watched.enter("WriteResults") is None

@@ -16,6 +16,7 @@ from dpngram.accounting.parameters import check_choice, check_number
 from dpngram.pipelines.io.deny_list import NOTHING_DENIED, DenyList, read_deny_list
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.io.kafka import ReadKafka, StreamStart
+from dpngram.pipelines.io.kafka_output import SendWindows
 from dpngram.pipelines.io.kafka_topic import Topic
 from dpngram.pipelines.io.look import Look, Wanted, json_columns, look_at_files
 from dpngram.pipelines.io.messages import GatherMessages, MessageBlock, ParseMessages
@@ -105,7 +106,7 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     stop = None if duration is None else time.time() + duration
     messages = _read(pipeline, flags, stop, extract.settings())
     fields = (flags.user_field, flags.text_field, flags.time_field)
-    stream_messages(
+    manifests = stream_messages(
         messages,
         fields,
         window,
@@ -118,6 +119,8 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         release=flags.release,
         deny=read_deny_list(flags.deny, flags.tokenizer, offline=offline),
     )
+    if flags.kafka_output is not None:
+        manifests | "Records" >> SendWindows(Topic(flags.kafka_servers, flags.kafka_output, flags.kafka_config))
     warn_of_doubts("dpngram stream", flags, plan)
     account.enter()  # all that the stream may ever spend
     account.show()
@@ -142,8 +145,10 @@ def stream_messages(
     again: bool = False,
     release: str = "",
     deny: DenyList = NOTHING_DENIED,
-) -> None:
+) -> beam.PCollection[str]:
     """The whole graph: messages -> documents by time -> windows -> levels -> a directory for each window.
+
+    Gives the path of the manifest of each window that has a release.
 
     Args:
         messages: JSON messages, and when they arrived.
@@ -164,7 +169,7 @@ def stream_messages(
         | "Windows" >> beam.WindowInto(window)
         | EXTRACT_LABEL >> extract  # {n: table of released grams}, for each window
     )
-    tables | "Write" >> WriteWindows(
+    return tables | "Write" >> WriteWindows(
         output,
         plan,
         extract.settings(),

@@ -90,6 +90,10 @@ class Message(enum.Enum):
         "more it is another."
     )
     KAFKA_MESSAGES_GONE = "kafka_topic has deleted messages that this stream has not read; a rest would be incomplete."
+    KAFKA_OUTPUT_FAILED = (
+        "kafka_output must be a topic of kafka_servers that takes a record for each window, manifest and rows "
+        "({kind}); its max.message.bytes may have to be larger."
+    )
     TOKENIZER_NOT_IMPORTED = "tokenizer must be a module:function that every worker can import ({kind})."
     TOKENIZER_NEEDS_PACKAGE = (
         "tokenizer huggingface needs the package tokenizers on every worker: pip install 'dpngram[hf]'."

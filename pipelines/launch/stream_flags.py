@@ -78,6 +78,7 @@ def _data_flags() -> list[Flag]:
             Kind.PATH,
         ),
         Flag("output", output, Kind.PATH, required=True, metavar="DIR"),
+        Flag("kafka_output", "with --kafka_topic: a topic that gets a record for each window, too", metavar="TOPIC"),
         Flag("user_field", "field with the name of the user", default="user"),
         Flag("text_field", "field with the text", default="text"),
         Flag("time_field", "field with Unix seconds or an ISO 8601 time (default: the time of arrival)"),
@@ -133,6 +134,11 @@ def check_source(flags: argparse.Namespace) -> None:
         raise ParameterError("give either --input or --subscription or --kafka_topic, not both.")
     if (flags.kafka_topic is None) != (flags.kafka_servers is None):
         raise ParameterError("kafka_servers and kafka_topic must be given together.")
+    if flags.kafka_output is not None:
+        if flags.kafka_topic is None or flags.kafka_output == flags.kafka_topic:
+            raise ParameterError("kafka_output must be another topic beside kafka_topic.")
+        if flags.output_format != "jsonl":
+            raise ParameterError("kafka_output needs output_format jsonl: a record holds lines.")
     if flags.kafka_topic is not None:
         if flags.poll is not None:
             raise ParameterError("poll must be left out with kafka_topic: a topic is read as it grows.")

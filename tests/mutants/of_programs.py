@@ -297,6 +297,18 @@ PROGRAMS = (
         tests=("tests/pipelines/io/test_kafka_topic.py::test_refused",),
     ),
     Mutant(
+        name="a_record_with_other_noise",
+        why="A topic gets a second record for a window, with other noise: whoever reads both has two releases of it.",
+        edits=(
+            Edit(
+                "pipelines/io/kafka_output.py",
+                "            if before is None:\n",
+                "            if before != _digest(value):\n",
+            ),
+        ),
+        tests=("tests/pipelines/io/test_kafka_output.py::test_other_noise_is_refused",),
+    ),
+    Mutant(
         name="any_stream_is_replayed",
         why="A stream whose beginning nobody wrote down counts as read once more: it may be any other, and each user "
         "is in twice as many windows.",

@@ -216,6 +216,7 @@ def _row(finding: Finding) -> list[str]:
     ]
 
 
+_TOP = 2.0  # claims; larger findings, or infinite ones, are drawn here
 _HEAD = ["attack", "policy", "mode", "epsilon", "delta", "trials", "with", "without", "epsilon >=", "delta >="]
 _HEAD += ["fit", "fit >=", "claim"]
 
@@ -248,16 +249,21 @@ def _page(findings: Sequence[Finding], error: float) -> str:
     parts, charts = [section("Findings", table(["", *_HEAD], rows))], []
     for epsilon in sorted({finding.claim[0] for finding in findings}):
         chosen = [(number, f) for number, f in enumerate(findings, 1) if f.claim[0] == epsilon]
-        top = 2 * epsilon  # values far above the claim, or infinite ones, are drawn here
-        fits = [None if f.fit is None else min(f.fit.epsilon, top) for _, f in chosen]
-        spreads = [0.0 if f.fit is None else min(f.fit.epsilon - f.fit.epsilon_low, top) for _, f in chosen]
+        fits = [None if f.fit is None else min(f.fit.epsilon / epsilon, _TOP) for _, f in chosen]
+        spreads = [0.0 if f.fit is None else (f.fit.epsilon - f.fit.epsilon_low) / epsilon for _, f in chosen]
+        spreads = [min(spread, _TOP) if math.isfinite(spread) else 0.0 for spread in spreads]
         series = [
-            Series("claim", [epsilon for _ in chosen]),
-            Series("lower bound (Clopper-Pearson)", [min(f.event.epsilon, top) for _, f in chosen]),
-            Series("Gaussian fit, and how far its bound is", fits, [s if math.isfinite(s) else 0.0 for s in spreads]),
+            Series("the claim", [1.0 for _ in chosen]),
+            Series("lower bound (Clopper-Pearson)", [min(f.event.epsilon / epsilon, _TOP) for _, f in chosen]),
+            Series("Gaussian fit, and how far its bound is", fits, spreads),
         ]
-        caption = f"epsilon as seen by the attacks, claim {epsilon:g}"
-        chart = line_chart(caption, "row of the table", "epsilon", [n for n, _ in chosen], series, joined=False)
+        caption = (
+            f"What the attacks on a claim of epsilon = {epsilon:g} found, as multiples of the claim. A lower bound "
+            "above 1 would prove that the build is broken; of the fit, only the lower end of its bar is a bound. "
+            f"{_TOP:g} stands for all that is more."
+        )
+        x, y = "row of the table of findings", "epsilon / claim"
+        chart = line_chart(caption, x, y, [n for n, _ in chosen], series, joined=False, top=_TOP)
         charts.append(chart)
     parts.append(section("Figures", f"<div class='two'>{''.join(charts)}</div>"))
     told = "".join(f"<li><b>{name}</b>: {html.escape(kind.summary)}.</li>" for name, kind in ATTACKS.items())

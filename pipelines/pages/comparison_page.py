@@ -6,21 +6,23 @@ directory whose name says that it is not private.
 
 import html
 
-from dpngram.pipelines.pages.figures import CHART_STYLE, Series, line_chart
+from dpngram.pipelines.pages.figures import CHART_STYLE, Series, highest, line_chart
 from dpngram.pipelines.pages.page import render, section, table
 from dpngram.pipelines.research.comparison_files import Exact, ResultRow, Results, Sweeps
+from dpngram.pipelines.research.systems import SYSTEMS
 
 __all__ = ["render_page"]
 
 _GRAMS, _LENGTH = "number of n-grams released", "length n"
 # The paper's figures, by the parameter that they vary.
 _FIGURES = {
-    "max_contributions": "Figure 2, left: user contribution Δ₀",
-    "epsilon": "Figure 2, right: privacy parameter ε",
-    "eta": "Figure 3, left: fraction of spurious n-grams η",
-    "decay": "Figure 3, right: budgeting parameter c, sigma_k = c * sigma_(k-1)",
-    "pruning": "Figure 4, left: pruning rule",
+    "max_contributions": ("figure 2, left,", "values of the user contribution Δ₀"),
+    "epsilon": ("figure 2, right,", "values of the privacy parameter ε"),
+    "eta": ("figure 3, left,", "values of the share of spurious n-grams η"),
+    "decay": ("figure 3, right,", "values of the budgeting parameter c, sigma_k = c * sigma_(k-1)"),
+    "pruning": ("figure 4, left,", "pruning rules"),
 }
+_SYMBOLS = {"epsilon": "ε", "delta": "δ", "max_n": "T", "max_contributions": "Δ₀", "eta": "η", "decay": "c"}
 
 
 def render_page(results: Results, exact: Exact | None = None) -> str:
@@ -50,9 +52,7 @@ def render_page(results: Results, exact: Exact | None = None) -> str:
 
 
 def _what(results: Results) -> str:
-    row = results["rows"][results["systems"][0]]["parameters"]
-    names = {"epsilon": "ε", "delta": "δ", "max_n": "T", "max_contributions": "Δ₀", "eta": "η", "decay": "c"}
-    given = ", ".join(f"{symbol} = {row[name]}" for name, symbol in names.items() if row.get(name) is not None)
+    given = _given(results["rows"][results["systems"][0]])
     settings = results["settings"]
     limit = settings["max_user_tokens"]
     unit = "each line or document is a user" if settings["user_per_document"] else "users by the user field"
@@ -65,6 +65,13 @@ def _what(results: Results) -> str:
     return "".join(f"<p>{html.escape(line)}</p>" for line in text) + (
         f"<p class='caution'><b>What it costs.</b> {html.escape(results['spent']['words'])}</p>"
     )
+
+
+def _given(row: ResultRow, varied: str = "") -> str:
+    """The parameters of a row in one line, without the one that is varied."""
+    values = row["parameters"]
+    shown = {name: symbol for name, symbol in _SYMBOLS.items() if name != varied and values.get(name) is not None}
+    return ", ".join(f"{symbol} = {values[name]}" for name, symbol in shown.items())
 
 
 def _repeats(repeats: int) -> str:
@@ -117,22 +124,56 @@ def _series(results: Results, name: str, number: int) -> Series:
     return Series(name, row["mean"], row["sd"] if results["repeats"] > 1 else None)
 
 
-def _systems_charts(results: Results) -> str:
-    lines = [_series(results, results["rows"][number]["title"], number) for number in results["systems"]]
-    return "".join(
-        line_chart(f"DPNE and DPSU, by length ({scale} scale)", _LENGTH, _GRAMS, _lengths(results), lines, log=log)
-        for scale, log in (("linear", False), ("logarithmic", True))
-    )
-
-
-def _sweep_chart(results: Results, sweep: Sweeps) -> str:
+def _sweep_series(results: Results, sweep: Sweeps) -> list[Series]:
     names = {"both": "both-side", "single": "single-side"} if sweep["parameter"] == "pruning" else {}
-    lines = [
+    return [
         _series(results, names.get(str(value), f"{sweep['symbol']} = {value}"), number)
         for value, number in zip(sweep["values"], sweep["rows"], strict=True)
     ]
-    caption = _FIGURES[sweep["parameter"]] + ("" if sweep["system"] == "dpne" else f" (system {sweep['system']})")
-    return line_chart(caption, _LENGTH, _GRAMS, _lengths(results), lines)
+
+
+def _system_series(results: Results) -> list[Series]:
+    return [_series(results, results["rows"][number]["title"], number) for number in results["systems"]]
+
+
+def _top(results: Results) -> float:
+    """Where the y axis of every linear chart ends, so that charts can be compared by eye."""
+    charts = [_system_series(results), *(_sweep_series(results, sweep) for sweep in results["sweeps"])]
+    return max(map(highest, charts))
+
+
+def _systems_charts(results: Results) -> str:
+    lines, top = _system_series(results), _top(results)
+    given = _given(results["rows"][results["systems"][0]])
+    scales = (("", False), (", on a logarithmic scale, where zeros are not shown", True))
+    return "".join(
+        line_chart(
+            f"How many n-grams of each length DPNE and other systems release{scale}. {given}; {_marks(results)}",
+            _LENGTH,
+            _GRAMS,
+            _lengths(results),
+            lines,
+            log=log,
+            top=top,
+        )
+        for scale, log in scales
+    )
+
+
+def _marks(results: Results) -> str:
+    if results["repeats"] == 1:
+        return "one run of each."
+    return f"means of {results['repeats']} runs, bars are standard deviations."
+
+
+def _sweep_chart(results: Results, sweep: Sweeps) -> str:
+    place, what = _FIGURES[sweep["parameter"]]
+    given = _given(results["rows"][sweep["rows"][0]], sweep["parameter"])
+    caption = (
+        f"How many n-grams of each length {SYSTEMS[sweep['system']]} releases, for several {what} ({place} of the "
+        f"paper). {given}; {_marks(results)} The vertical scale is that of figure 1."
+    )
+    return line_chart(caption, _LENGTH, _GRAMS, _lengths(results), _sweep_series(results, sweep), top=_top(results))
 
 
 def _anonymity(exact: Exact) -> str:
@@ -140,7 +181,7 @@ def _anonymity(exact: Exact) -> str:
     lengths = [str(n) for n in range(1, len(exact["dataset"]["sequences"]) + 1)]
     charts = "".join(
         line_chart(
-            f"{system['title']}: share of the n-grams with at least K users that it releases",
+            f"{system['title']}: which part of the n-grams that at least K users have is released, by length.",
             _LENGTH,
             "recovered, %",
             lengths,
@@ -148,6 +189,7 @@ def _anonymity(exact: Exact) -> str:
                 Series(f"K = {k}", [None if part is None else 100 * part for part in fractions])
                 for k, fractions in zip(anonymity["k"], system["fraction"], strict=True)
             ],
+            top=100.0,
         )
         for system in anonymity["systems"]
     )

@@ -9,7 +9,7 @@ import html
 import math
 from collections.abc import Sequence
 
-__all__ = ["CHART_STYLE", "Series", "line_chart"]
+__all__ = ["CHART_STYLE", "Series", "highest", "line_chart"]
 
 _WIDTH, _HEIGHT = 640, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 98, 14, 14, 56
@@ -41,6 +41,7 @@ def line_chart(
     *,
     log: bool = False,
     joined: bool = True,
+    top: float | None = None,
 ) -> str:
     """A figure with labelled axes and a legend.
 
@@ -50,14 +51,9 @@ def line_chart(
         series: the lines.
         log: whether the y axis is logarithmic; zeros then have no mark.
         joined: whether lines join the marks. They should not if neighbours on the x axis are unrelated.
+        top: what the y axis must show; None: all values. Charts that are compared have the same, see `highest`.
     """
-    tops = [
-        value + deviation
-        for line in series
-        for value, deviation in zip(line.values, line.deviations or [0.0] * len(line.values), strict=True)
-        if value is not None
-    ]
-    high = max([*tops, 1e-12])
+    high = highest(series) if top is None else top
     ticks = _log_ticks([v for line in series for v in line.values if v], high) if log else _ticks(high)
     scale = _Scale(ticks[0], ticks[-1], log)
     shapes = [_axes(x_label, y_label, x, ticks, scale)]
@@ -74,6 +70,17 @@ def line_chart(
         f"{''.join(shapes)}</svg><div class='legend'>{legend}</div>"
         f"<figcaption>{html.escape(caption)}</figcaption></figure>"
     )
+
+
+def highest(series: Sequence[Series]) -> float:
+    """What an axis must reach to show all values and their deviations."""
+    tops = [
+        value + deviation
+        for line in series
+        for value, deviation in zip(line.values, line.deviations or [0.0] * len(line.values), strict=True)
+        if value is not None
+    ]
+    return max([*tops, 1e-12])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +109,7 @@ def _axes(x_label: str, y_label: str, x: Sequence[object], ticks: Sequence[float
     for tick in ticks:
         y = scale.y(tick)
         parts.append(f"<line class='grid' x1='{_LEFT}' x2='{_WIDTH - _RIGHT}' y1='{y:.1f}' y2='{y:.1f}'/>")
-        parts.append(f"<text class='end' x='{_LEFT - 8}' y='{y + 4:.1f}'>{_shown(tick)}</text>")
+        parts.append(f"<text class='end' x='{_LEFT - 8}' y='{y + 4:.1f}'>{_short(tick)}</text>")
     for number, name in enumerate(x):
         at = _place(number, len(x))
         parts.append(f"<line class='axis' x1='{at:.1f}' x2='{at:.1f}' y1='{bottom}' y2='{bottom + 5}'/>")
@@ -111,7 +118,7 @@ def _axes(x_label: str, y_label: str, x: Sequence[object], ticks: Sequence[float
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
     parts.append(f"<text class='label' x='{middle}' y='{_HEIGHT - 10}'>{html.escape(x_label)}</text>")
     across = (_TOP + bottom) / 2
-    parts.append(f"<text class='label' transform='translate(15 {across}) rotate(-90)'>{html.escape(y_label)}</text>")
+    parts.append(f"<text class='label' transform='translate(21 {across}) rotate(-90)'>{html.escape(y_label)}</text>")
     return "".join(parts)
 
 
@@ -178,6 +185,14 @@ def _shown(value: float) -> str:
     return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
+def _short(value: float) -> str:
+    """A number beside an axis, where there is room for six characters."""
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= 10 * unit:
+            return f"{value / unit:,g} {name}"
+    return _shown(value)
+
+
 # Okabe and Ito (2008) without the yellow, which is hard to see on paper; lighter on a dark ground.
 CHART_STYLE = """
 :root{--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#cc79a7;--c4:#e69f00;--c5:#56b4e9;--c6:#333}
@@ -188,5 +203,6 @@ text-anchor:middle}.chart svg text.end{text-anchor:end}.chart svg text.label{fon
 .axis{stroke:var(--soft);fill:none}.grid{stroke:var(--line);stroke-width:1}
 .line{fill:none;stroke-width:2}.whisker{stroke-width:1.5}.mark{stroke:var(--card);stroke-width:1}
 .legend{display:flex;flex-wrap:wrap;gap:.2rem 1.1rem;margin:.3rem 0 0 3rem;font-size:.86rem}
+@media(max-width:40rem){.chart svg text{font-size:22px}.legend{margin-left:0}}
 .legend .key{display:inline-flex;align-items:center;gap:.35rem}.legend .key svg{width:44px;height:14px}
 """ + "".join(f".line.c{n},.whisker.c{n}{{stroke:var(--c{n})}}.mark.c{n}{{fill:var(--c{n})}}" for n in range(_COLOURS))

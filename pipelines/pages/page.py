@@ -70,12 +70,16 @@ table{border-collapse:collapse;width:100%;font-size:.92rem}
 th,td{text-align:right;padding:.3rem .5rem;border-bottom:1px solid var(--line);font-variant-numeric:tabular-nums;
 white-space:nowrap;vertical-align:top}td small{display:block;color:var(--soft)}
 tr th:first-child{text-align:left;font-weight:600}thead th{color:var(--soft)}
-.scroll{overflow-x:auto;margin:0 0 1rem}.tall{max-height:32rem;overflow:auto}
+.scroll{overflow-x:auto;margin:0 0 1rem;background:linear-gradient(to right,var(--card) 30%,transparent) 0 0,
+linear-gradient(to left,var(--card) 30%,transparent) 100% 0,
+linear-gradient(to right,var(--line),transparent) 0 0,linear-gradient(to left,var(--line),transparent) 100% 0;
+background-repeat:no-repeat;background-size:3rem 100%,3rem 100%,.8rem 100%,.8rem 100%;
+background-attachment:local,local,scroll,scroll}.tall{max-height:32rem;overflow:auto}
 .tall thead th{position:sticky;top:0;background:var(--card)}
 @media(max-width:40rem){main{padding:1rem .6rem 3rem}section{padding:.9rem .8rem}h1{font-size:1.5rem}
-figcaption{margin-left:0}figure{overflow-x:auto}figure>svg{min-width:30rem}}
+figcaption{margin-left:0}tbody th{white-space:normal;min-width:6rem}}
 @media print{:root{--page:#fff;--ink:#000;--soft:#333;--line:#ccc;--card:#fff}main{max-width:none;padding:0}
-section{break-inside:avoid-page;border:none;padding:.4rem 0}figure{break-inside:avoid}
-.two{grid-template-columns:1fr 1fr}html,body{font-size:12px}.scroll{overflow:visible}.tall{max-height:none}
-table{font-size:10.5px}th,td{padding:.15rem .3rem}thead th,tbody th{white-space:normal}}
+section{border:none;padding:.4rem 0}h2{break-after:avoid}figure,tr{break-inside:avoid}
+.two{grid-template-columns:1fr 1fr}html,body{font-size:12px}.scroll{overflow:visible;background:none}
+.tall{max-height:none}table{font-size:10.5px}th,td{padding:.15rem .3rem}thead th,tbody th{white-space:normal}}
 """

@@ -51,12 +51,19 @@ def render_report(manifest: Manifest, rows: Mapping[int, Iterable[Row]]) -> str:
     words = "".join(f"<p>{html.escape(text)}</p>" for text in explain_plan(plan).split("\n\n"))
     body = [
         section("What is protected", f"<p class='lead'>{html.escape(manifest['guarantee'])}</p>"),
-        section("Released", _tiles(manifest) + _figure("n-grams released, by length", _released_plot(levels))),
+        section(
+            "Released",
+            _tiles(manifest) + _figure("How many n-grams of each length are released.", _released_plot(levels)),
+        ),
         section("Levels", _level_table(plan, levels)),
         section(
             "Budget and weights",
-            _figure("share of the budget, by length", _budget_plot(plan))
-            + _figure("noisy weights above the threshold, by length (logarithmic)", _weights_plot(seen)),
+            _figure("Which share of the privacy budget each length has.", _budget_plot(plan))
+            + _figure(
+                "The noisy weights of the n-grams of each length, small ones at the left, on a logarithmic scale; "
+                "where a strip is darker, more n-grams of this length have such a weight.",
+                _weights_plot(seen),
+            ),
         ),
         section("Heaviest n-grams", _few(manifest, plan) + _gram_table(seen, most, _user_bounds(plan, levels, seen))),
         section("What a weight means", _weights_in_words(plan)),
@@ -217,27 +224,22 @@ def _settings_table(manifest: Manifest) -> str:
     return table([], [[str(name), str(value)] for name, value in rows.items()], name="settings")
 
 
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOPS = 640, 220, 8, 22, 20
+_WIDTH, _LEFT, _ROW, _LABEL = 640, 44, 26, 130
 
 
 def _bars(values: list[float], labels: list[str], names: list[str]) -> str:
-    """A bar for each value, with its label above and its name below."""
+    """A row for each value: its name, a bar, and its label. Rows leave room for long labels on a narrow screen, too."""
     most = max([*values, 1e-12])
-    slot = (_WIDTH - 2 * _LEFT) / max(len(values), 1)
-    width = min(slot * 0.72, 60)
-    room = _HEIGHT - _BOTTOM - _TOPS
     shapes = []
     for place, (value, label, name) in enumerate(zip(values, labels, names, strict=True)):
-        x = _LEFT + slot * place + slot / 2
-        height = room * value / most
-        y = _HEIGHT - _BOTTOM - height
+        y, width = place * _ROW, (_WIDTH - _LEFT - _LABEL) * value / most
         shapes.append(
-            f"<rect class=bar x={x - width / 2:.1f} y={y:.1f} width={width:.1f} height={max(height, 0.5):.1f} rx=2>"
+            f"<text class='name end' x={_LEFT - 10} y={y + 19}>{html.escape(name)}</text>"
+            f"<rect class=bar x={_LEFT} y={y + 3} width={max(width, 0.5):.1f} height={_ROW - 6} rx=2>"
             f"<title>{html.escape(name)}: {html.escape(label)}</title></rect>"
-            f"<text x={x:.1f} y={y - 5:.1f}>{html.escape(label)}</text>"
-            f"<text class=name x={x:.1f} y={_HEIGHT - 6}>{html.escape(name)}</text>"
+            f"<text class=start x={_LEFT + width + 8:.1f} y={y + 19}>{html.escape(label)}</text>"
         )
-    return f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' role=img>{''.join(shapes)}</svg>"
+    return f"<svg viewBox='0 0 {_WIDTH} {len(values) * _ROW}' role=img>{''.join(shapes)}</svg>"
 
 
 def _released_plot(levels: list[ManifestLevel]) -> str:
@@ -258,7 +260,7 @@ def _weights_plot(seen: dict[int, _Level]) -> str:
         return "<svg viewBox='0 0 640 40' role=img><text x=320 y=24>no weights</text></svg>"
     low, high = math.log10(least), math.log10(most)
     span = max(high - low, 1e-9)
-    bins, row_height, left = 60, 22, 34
+    bins, row_height, left = 60, _ROW, _LEFT
     cell = (_WIDTH - left - 10) / bins
     shapes = []
     for place, (n, level) in enumerate(seen.items()):
@@ -267,21 +269,21 @@ def _weights_plot(seen: dict[int, _Level]) -> str:
             bin_ = int((math.log10(_size_of(size)) - low) / span * bins)
             counts[min(max(bin_, 0), bins - 1)] += count
         y = place * row_height + 2
-        shapes.append(f"<text class=name x=16 y={y + 14}>{n}</text>")
+        shapes.append(f"<text class='name end' x={_LEFT - 10} y={y + 17}>{n}</text>")
         for bin_, count in enumerate(counts):
             if count:
                 strength = 0.15 + 0.85 * math.log1p(count) / math.log1p(max(counts))
                 x = left + bin_ * cell
                 shapes.append(
-                    f"<rect class=bar x={x:.1f} y={y} width={cell:.1f} height=18 opacity={strength:.2f}>"
+                    f"<rect class=bar x={x:.1f} y={y} width={cell:.1f} height={_ROW - 4} opacity={strength:.2f}>"
                     f"<title>{n}-grams of weight from {10 ** (low + span * bin_ / bins):,.3g}: {count}</title></rect>"
                 )
     bottom = len(seen) * row_height + 4
     for exponent in range(math.ceil(low), math.floor(high) + 1):
         x = left + (exponent - low) / span * (_WIDTH - left - 10)
         shapes.append(f"<line class=grid x1={x:.1f} x2={x:.1f} y1=0 y2={bottom} />")
-        shapes.append(f"<text class=name x={x:.1f} y={bottom + 14}>{10**exponent:,g}</text>")
-    return f"<svg viewBox='0 0 {_WIDTH} {bottom + 20}' role=img>{''.join(shapes)}</svg>"
+        shapes.append(f"<text class=name x={x:.1f} y={bottom + 18}>{10**exponent:,g}</text>")
+    return f"<svg viewBox='0 0 {_WIDTH} {bottom + 24}' role=img>{''.join(shapes)}</svg>"
 
 
 _STYLE = """
@@ -293,6 +295,7 @@ _STYLE = """
 figure{margin:1.2rem 0 .4rem}figcaption{margin:0}
 svg{width:100%;height:auto;display:block}
 svg text{font:12px system-ui,sans-serif;fill:var(--ink);text-anchor:middle}svg text.name{fill:var(--soft)}
+svg text.end{text-anchor:end}svg text.start{text-anchor:start}
 .bar{fill:var(--bar)}.grid{stroke:var(--line);stroke-dasharray:2 3}
 th,td{text-align:left;padding:.3rem .8rem .3rem 0;overflow-wrap:anywhere;white-space:normal}
 thead th{font-weight:600}.scroll{margin:0}
@@ -301,7 +304,9 @@ thead th{font-weight:600}.scroll{margin:0}
 #grams td:nth-child(n+3){font-variant-numeric:tabular-nums;white-space:nowrap}
 #choose{display:flex;flex-wrap:wrap;gap:.4rem 1.2rem}#choose[hidden]{display:none}
 thead th{overflow-wrap:normal}
-@media(max-width:40rem){th,td{padding-right:.5rem}#levels{min-width:34rem}#grams thead th{white-space:normal}}
+figure>svg{max-width:46rem}
+@media(max-width:40rem){svg text{font-size:22px}tbody th{min-width:0}th,td{padding-right:.5rem}#levels{min-width:34rem}
+#grams thead th{white-space:normal}}
 @media print{#choose{display:none}}
 input,select{max-width:100%;font:inherit;padding:.25rem .6rem;border:1px solid var(--line);
 border-radius:6px;background:var(--page);color:var(--ink)}

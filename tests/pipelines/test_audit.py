@@ -4,6 +4,7 @@ Each bound is wrong with probability at most 1e-6 here, so a sound build is call
 """
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -62,6 +63,11 @@ def test_the_page(audited):
     assert "<svg" in page
     assert "http" not in page
     assert page.count("<tr>") == 1 + 6 * len(policies)
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", page)
+    assert captions
+    assert all(text.startswith("What the attacks on a claim of epsilon = ") for text in captions)
+    for chart in page.split("<figure")[1:]:  # one scale: multiples of the claim
+        assert re.findall(r"class='end'[^>]*>([\d.]+)<", chart) == ["0", "0.5", "1", "1.5", "2"]
 
 
 def test_too_little_noise(tmp_path, monkeypatch):

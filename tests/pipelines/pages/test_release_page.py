@@ -2,11 +2,10 @@
 
 import html.parser
 import json
-import shutil
 import subprocess
 import tracemalloc
 
-import pytest
+from helpers.browser import PHONE, QUIET, find_browser, measure_on_a_phone
 from helpers.runs import extract
 
 from dpngram.pipelines.pages.release_page import render_report
@@ -68,11 +67,8 @@ def test_rows_that_are_not_shown_are_not_kept(release):
 
 def test_in_a_browser(release, tmp_path):
     """With scripts the search is there and hides rows; without, the whole table is."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if browser is None:
-        pytest.skip("missing: a browser (chromium, chromium-browser or google-chrome on PATH); Debian package chromium")
-    quiet = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-    quiet += ["--disable-component-update", "--disable-sync", f"--user-data-dir={tmp_path}/profile"]
+    browser = find_browser()
+    quiet = [*QUIET, f"--user-data-dir={tmp_path}/profile"]
     page = (release / "report.html").read_text()
     probe = "<script>const q=document.getElementById('find');q.value='w1';q.oninput();</script></html>"
     (tmp_path / "page.html").write_text(page.replace("</html>", probe))
@@ -97,3 +93,10 @@ def test_in_a_browser(release, tmp_path):
             [browser, *quiet, *flags, f"file://{release}/report.html"], capture_output=True, timeout=120, check=True
         )
         assert picture.stat().st_size > 20_000
+
+
+def test_on_a_phone(release, tmp_path):
+    """The page is as wide as the screen, and figures, too: labels are not cut, and are readable."""
+    width, label, wide, cut = measure_on_a_phone((release / "report.html").read_text(), tmp_path)
+    assert (width, wide, cut) == (PHONE, 0, 0)
+    assert label >= 10

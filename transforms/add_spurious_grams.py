@@ -135,15 +135,18 @@ def join_zero_cells(parts: Sequence[ReleasedPart], cutoffs: Cutoffs, draw: Draw)
         below = zeros_below + np.where(cutoffs.size[:, None] > MAX_TALLIED, 0, users_below)
 
     theirs = np.concatenate([np.zeros(0, np.uint64), *(part.keys for part in parts)])
-    silent = find_keys(np.sort(theirs), members) < 0
+    order = np.argsort(theirs, kind="stable")  # merges sorted runs
+    theirs = theirs[order]
+    their_noisy = np.concatenate([np.zeros(0, np.int64), *(part.noisy for part in parts)])[order]
+    silent = find_keys(theirs, members) < 0
     members, member_stratum = members[silent], member_stratum[silent]
     noise = draw("noise")
     member_noisy = cutoffs.noise.noisy(np.zeros(len(members), np.int64), noise.blocks(members, 0), noise)
 
     keys = np.concatenate([zero, members, theirs])
-    noisy = np.concatenate([zero_noisy, member_noisy, *(part.noisy for part in parts)])
+    noisy = np.concatenate([zero_noisy, member_noisy, their_noisy])
     stratum = np.concatenate([stratum, member_stratum, cutoffs.floors_of(theirs)[0]])
-    order = np.argsort(keys)
+    order = np.argsort(keys, kind="stable")
     return Cells(keys=keys[order], noisy=noisy[order], stratum=stratum[order], below=below)
 
 

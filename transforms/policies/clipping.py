@@ -56,11 +56,16 @@ def clip_grams(block: CandidateBlock, cap: int | None, clip: Prf) -> tuple[Array
 
 def distinct_pairs(block: CandidateBlock) -> tuple[Array, Array, Array]:
     """For each posting its user and whether it is the first of this user and gram; and the grams that each user has."""
+    user, first = _first_postings(block)
+    return user, first, np.bincount(user[first], minlength=len(block))
+
+
+def _first_postings(block: CandidateBlock) -> tuple[Array, Array]:
     user = block.owners()
     # Within a gram positions ascend, and users with them: repeats are neighbours.
     first = run_starts(user)
     first[block.gram_start[:-1]] = True
-    return user, first, np.bincount(user[first], minlength=len(block))
+    return user, first
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,15 +74,15 @@ class Pairs:
 
     user: Array  # the row of the user
     gram: Array  # the row of the gram
-    start: Array  # int64, one per gram: its first pair
+    start: Array  # int32, one per gram: its first pair
 
     @classmethod
     def of(cls, block: CandidateBlock) -> "Pairs":
-        user, first, _ = distinct_pairs(block)
-        places = np.flatnonzero(first)
-        counts = np.add.reduceat(first, block.gram_start[:-1], dtype=np.int64) if len(first) else np.zeros(0, np.int64)
-        gram = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-        return cls(np.take(user, places), gram, np.cumsum(counts) - counts)
+        user, first = _first_postings(block)
+        end = np.cumsum(first, dtype=np.int32)[block.gram_start[1:] - 1] if len(first) else np.zeros(0, np.int32)
+        counts = np.diff(end, prepend=np.int32(0))
+        gram = np.repeat(np.arange(len(end), dtype=np.int32), counts)
+        return cls(user[first], gram, end - counts)
 
     def sum_by_gram(self, weight: Array) -> Array:
         """The sum over each gram's users."""

@@ -212,9 +212,11 @@ class PlusCount(_PlusRound):
         return _with_grams(users)
 
     def weigh(self, users: Users, candidates: CandidateBlock, clip: Prf, earlier: Survey) -> tuple[Array, Users | None]:
-        second = _Second(candidates, earlier, self.shares)
+        if not earlier.name:
+            raise ValueError(Message.SURVEY_MISSING.format())
         if not earlier.counted:
             return np.zeros(len(candidates.grams), np.int64), None
+        second = _Second(candidates, earlier, self.shares)
         rows, given, _ = self._vouch(second, second.left())
         vouched = np.zeros(len(second.pairs.user), np.int64)
         vouched[rows] = given

@@ -155,7 +155,7 @@ PLUS = (
         edits=(
             Edit(
                 _SPURIOUS,
-                "    silent = find_keys(np.sort(theirs), members) < 0\n",
+                "    silent = find_keys(theirs, members) < 0\n",
                 "    silent = np.zeros(len(members), bool)\n",
             ),
         ),
@@ -213,7 +213,7 @@ PLUS = (
         edits=(
             Edit(
                 _SPURIOUS,
-                "    order = np.argsort(keys)\n    return Cells(",
+                '    order = np.argsort(keys, kind="stable")\n    return Cells(',
                 "    order = np.lexsort((keys, ~np.isin(keys, theirs)))\n    return Cells(",
             ),
         ),

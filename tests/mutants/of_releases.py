@@ -161,7 +161,7 @@ RELEASES = (
         edits=(
             Edit(
                 _SPURIOUS,
-                "    order = np.argsort(keys)\n    return Cells(",
+                '    order = np.argsort(keys, kind="stable")\n    return Cells(',
                 "    order = np.lexsort((keys, np.isin(keys, zero)))\n    return Cells(",
             ),
         ),
@@ -207,7 +207,11 @@ RELEASES = (
         name="tallies_in_the_order_of_parts",
         why="What a policy ranks has zero cells first: their place tells users' cells from others.",
         edits=(
-            Edit(_SPURIOUS, "    order = np.argsort(keys)\n    return", "    order = np.arange(len(keys))\n    return"),
+            Edit(
+                _SPURIOUS,
+                '    order = np.argsort(keys, kind="stable")\n    return',
+                "    order = np.arange(len(keys))\n    return",
+            ),
         ),
         tests=("tests/transforms/test_add_spurious_grams.py::test_policies_see_cells_sorted_by_key",),
     ),

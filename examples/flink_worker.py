@@ -2,19 +2,20 @@
 
 import argparse
 import gc
+import json
 import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 
-def collect_what_parts_leave(sdk_worker: Any) -> None:
+def collect_what_parts_leave(sdk_worker: Any, seconds: int) -> None:
     """Each part of a step leaves its objects behind in Beam's worker, with the last block and the levels they saw.
 
-    For two seconds instead of a minute. They refer to each other, so that only Python's collector frees them, and it
-    comes by the number of objects, not their size: a few parts of a large level would fill the worker.
+    For so many seconds instead of a minute. They refer to each other, so that only Python's collector frees them, and
+    it comes by the number of objects, not their size: a few parts of a large level would fill the worker.
     """
-    sdk_worker.DEFAULT_BUNDLE_PROCESSOR_CACHE_SHUTDOWN_THRESHOLD_S = 2
+    sdk_worker.DEFAULT_BUNDLE_PROCESSOR_CACHE_SHUTDOWN_THRESHOLD_S = seconds
     stop = sdk_worker.BundleProcessorCache._shutdown_cached_bundle_processors
 
     def stop_and_collect(processors: list[Any]) -> None:
@@ -47,7 +48,9 @@ def run_worker(argv: Sequence[str]) -> None:
         CONTROL_API_SERVICE_DESCRIPTOR=text_format.MessageToString(info.control_endpoint),
         LOGGING_API_SERVICE_DESCRIPTOR=text_format.MessageToString(info.logging_endpoint),
     )
-    collect_what_parts_leave(sdk_worker)
+    # A stream comes back to each of its steps, window by window, and must not set them up anew.
+    streaming = json.loads(os.environ["PIPELINE_OPTIONS"]).get("beam:option:streaming:v1", False)
+    collect_what_parts_leave(sdk_worker, 60 if streaming else 2)
     # A TaskManager keeps up to a hundred messages of a bundle in its heap: of one megabyte each, not Beam's ten.
     opened: Any = data_plane.SizeBasedBufferingClosableOutputStream.__init__
     opened.__defaults__ = (*opened.__defaults__[:-1], 1 << 20)

@@ -22,11 +22,12 @@ from apache_beam.runners.portability.stager import Stager
 from apache_beam.transforms.window import FixedWindows
 from helpers.keys import write_key
 from helpers.payloads import opened
-from helpers.runs import extract
+from helpers.runs import BUDGET, extract
 
 import dpngram
 from dpngram.accounting import ParameterError, plan_extraction
 from dpngram.pipelines import extract as extract_module
+from dpngram.pipelines.cli import main
 from dpngram.pipelines.extract import extract_files
 from dpngram.pipelines.io.reading import InputFormat
 from dpngram.pipelines.launch import dataflow, input_flags
@@ -47,6 +48,7 @@ OFFLINE = ["--dry_run", "--no_auth"]
 IMAGE = ["--sdk_container_image=some-image"]
 WHERE = ["--input", "gs://some-bucket/posts-*.jsonl"]
 KEY = ["--noise_key", "gcp-secret:projects/some-project/secrets/noise"]
+VERSION = ["--noise_key", "gcp-secret:projects/some-project/secrets/noise/versions/1"]
 SECRET = bytes(range(100, 132))
 PLAN = plan_extraction(epsilon=4, delta=1e-7, max_n=9, max_contributions=300)
 
@@ -233,6 +235,14 @@ def test_the_command_translates_offline(policy, capsys):
     steps, size = re.fullmatch(r"Dry run: the job has (\d+) steps and ([\d,]+) bytes\. [^\n]+\n", out).groups()
     assert int(steps) > 30
     assert 50_000 < int(size.replace(",", "")) < 600_000
+
+
+def test_streams_translate_offline(capsys):
+    """`dpngram stream` from Pub/Sub and from Kafka: the same graph, and no broker is asked."""
+    kafka = ["--kafka_servers", "10.0.0.1:9092", "--kafka_topic", "posts", "--kafka_output", "grams"]
+    for source in (["--subscription", "projects/some-project/subscriptions/posts"], kafka):
+        flags = [*BUDGET, *source, *VERSION, "--output", "gs://some-bucket/out", "--window", "3600", "--windows", "24"]
+        assert main(["stream", *CLOUD, *OFFLINE, *IMAGE, *flags]) == 0
 
 
 def test_bigquery_translates_offline(capsys):

@@ -96,7 +96,7 @@ class Processor:
         pass
 
 gc.disable()
-flink_worker.collect_what_parts_leave(sdk_worker)
+flink_worker.collect_what_parts_leave(sdk_worker, 2)
 cached = [Processor()]
 left = weakref.ref(cached[0])
 sdk_worker.BundleProcessorCache._shutdown_cached_bundle_processors(cached)

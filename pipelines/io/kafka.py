@@ -25,7 +25,9 @@ __all__ = ["ReadKafka", "StreamStart"]
 MAX_MESSAGE_BYTES = 16 << 20  # a longer one is counted and passed over
 _BATCH = 10_000
 _BLOCK_BYTES = 4 << 20
-_IDLE = 0.5  # seconds from one look at a partition without messages to the next
+# Seconds that a look at a partition waits for messages, and until the next look if there were none. On Flink a window
+# passes some 25 steps that wait for the next watermark, so twice this time, or a second, makes 25.
+_IDLE = 0.1
 # A message that is appended later has a time that is at most so many seconds before the clock of this worker.
 _CLOCKS_DIFFER = 2.0
 
@@ -102,6 +104,7 @@ def _settings(topic: Topic) -> dict[str, Any]:
         "enable.partition.eof": True,
         "auto.offset.reset": "error",
         "queued.max.messages.kbytes": 32 << 10,
+        "fetch.wait.max.ms": int(1000 * _IDLE),  # a broker answers `nothing_before` after what it was asked before
         "receive.message.max.bytes": 1 << 30,
     }
 
@@ -208,7 +211,7 @@ class _Reader:
         from confluent_kafka import KafkaError as Code
 
         found: dict[int, list[tuple[int, int, bytes | None]]] = {}
-        for record in self._consumer.consume(most, timeout=_IDLE / 2):
+        for record in self._consumer.consume(most, timeout=_IDLE):
             error, offset, number = record.error(), record.offset() or 0, record.partition() or 0
             if error is not None:
                 if error.code() == Code._PARTITION_EOF:

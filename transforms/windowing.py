@@ -19,7 +19,8 @@ from dpngram.accounting.parameters import check_number
 
 __all__ = ["check_delay", "check_windowing", "window_name", "windows_per_document"]
 
-# Seen on FnApiRunner, which the others may choose: levels go missing without an error. TestStream is run by another.
+# Seen on FnApiRunner, which the others may choose: windows come out when the stream ends, and levels went missing
+# without an error. TestStream is run by another.
 _NOT_FOR_STREAMS = ("FnApiRunner", "DirectRunner", "SwitchingDirectRunner")
 
 

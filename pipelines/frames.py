@@ -1,5 +1,6 @@
 """`extract_frame`: private n-grams from a data frame of pandas, or a table of Arrow, in this process."""
 
+import contextlib
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -15,8 +16,10 @@ from dpngram.accounting import ParameterError, plan_extraction
 from dpngram.pipelines.io.encoding import arrow_columns
 from dpngram.pipelines.io.ledger_file import Ledger
 from dpngram.pipelines.io.tables import read_columns
+from dpngram.pipelines.launch.beam_internals import as_outside_notebooks
 from dpngram.pipelines.launch.failures import failure_line
 from dpngram.pipelines.launch.ledger_flags import EXTRACT_LABEL, name_release, unit_of
+from dpngram.pipelines.launch.progress import show_bar
 from dpngram.pipelines.launch.runner import make_pipeline
 from dpngram.pipelines.launch.scaling import default_shards
 from dpngram.transforms import ExtractLevels, GramTable
@@ -54,6 +57,7 @@ def extract_frame(
     release: str = "",
     ledger: str | None = None,
     budget: Sequence[float] | None = None,
+    progress: bool = True,
 ) -> Any:
     """The n-grams of a column of texts, under user-level (epsilon, delta)-differential privacy.
 
@@ -73,6 +77,7 @@ def extract_frame(
         tokenizer, sentences, vocabulary, max_bad_fraction, noise_key, release: see `ExtractLevels`.
         ledger: a file that adds up what releases of these users spend, see `Ledger`.
         budget: (epsilon, delta) for all releases in the ledger.
+        progress: show a bar, if this is a notebook.
 
     Returns:
         A frame of the same kind, with the columns n, phrase (the tokens, joined by blanks), tokens and weight, sorted
@@ -111,7 +116,8 @@ def extract_frame(
             named = name_release(noise_key, None, release, settings, remote=False)
             account.enter(plan, named, unit=unit_of(settings), program="extract_frame", release=release)
 
-    tables = _run(table, extract, enter, noise_key)
+    with as_outside_notebooks():
+        tables = _run(table, extract, enter, noise_key, plan.max_n if progress else None)
     rows = [
         arrow_columns(part)
         for n in range(1, plan.max_n + 1)
@@ -124,9 +130,12 @@ def extract_frame(
 
 
 def _run(
-    table: pa.Table, extract: ExtractLevels, enter: Callable[[], None], noise_key: str | None
+    table: pa.Table, extract: ExtractLevels, enter: Callable[[], None], noise_key: str | None, levels: int | None
 ) -> dict[int, dict[int, GramTable]]:
-    """The tables of each length. `enter` is called when the graph is built, and so the key is there, before it runs."""
+    """The tables of each length. `enter` is called when the graph is built, and so the key is there, before it runs.
+
+    `levels` is what a bar shows in a notebook; None: no bar.
+    """
     name = secrets.token_hex(16)
     batches = table.to_batches(max_chunksize=_BATCH_ROWS)
     pipeline = make_pipeline(PipelineOptions([]), table.nbytes)
@@ -134,7 +143,8 @@ def _run(
     enter()
     _INPUTS[name], _OUTPUTS[name] = batches, {}
     try:
-        pipeline.run().wait_until_finish()
+        with contextlib.nullcontext() if levels is None else show_bar(pipeline, levels):
+            pipeline.run().wait_until_finish()
         return _OUTPUTS[name]
     except Exception as error:
         line = failure_line(error, pipeline, noise_key)

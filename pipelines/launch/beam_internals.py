@@ -6,6 +6,8 @@
 - In a run with a scratch it deletes what no later stage reads: 10 million tokens take 0.15 GB of disk, not 0.38 GB.
 - It stops the thread that measures a stage if the run is stopped: Beam leaves it running where Ctrl-C comes while the
   thread starts, and then the process never ends.
+- `as_outside_notebooks` takes from Beam what it does only in notebooks: it imports its data frames, which do not know
+  pandas 3, and prints two warnings.
 - `FLINK_FLAGS` repeats the names of Flink's flags: Python's Beam asks a job server for them, once it has reached one.
 
 There is no public way to any of them in Beam 2.77.
@@ -16,18 +18,19 @@ import functools
 import gc
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability import fn_api_runner
 from apache_beam.runners.worker import statesampler
+from apache_beam.utils import interactive_utils
 from apache_beam.utils.timestamp import MAX_TIMESTAMP
 
 from dpngram.transforms.blocks.scratch import Scratch
 
-__all__ = ["FLINK_FLAGS", "FnApiRunner", "remember_views"]
+__all__ = ["FLINK_FLAGS", "FnApiRunner", "as_outside_notebooks", "remember_views"]
 
 # Flags that only Flink's job server knows. Without this list a misspelt flag could not be told from one of Flink's.
 FLINK_FLAGS = (
@@ -60,6 +63,31 @@ def remember_views(pipeline: beam.Pipeline) -> None:
     The options must be the pipeline's: it has a copy of those that it was made with.
     """
     object.__setattr__(pipeline.options, "view_as", _Views(pipeline.options))
+
+
+@contextlib.contextmanager
+def as_outside_notebooks() -> Iterator[None]:
+    """While the body runs, graphs are built and run in IPython as anywhere else: Beam renames no step after its cell.
+
+    For graphs that the user does not see. Several threads may be in the body at once.
+    """
+    with _no_notebook_lock:
+        _no_notebook.append(None)
+        if len(_no_notebook) == 1:
+            beam.pipeline.alter_label_if_ipython = lambda *_: None
+            beam.pipeline.is_in_ipython = lambda: False
+    try:
+        yield
+    finally:
+        with _no_notebook_lock:
+            _no_notebook.pop()
+            if not _no_notebook:
+                beam.pipeline.alter_label_if_ipython = interactive_utils.alter_label_if_ipython
+                beam.pipeline.is_in_ipython = interactive_utils.is_in_ipython
+
+
+_no_notebook_lock = threading.Lock()
+_no_notebook: list[None] = []  # one for each thread in the body
 
 
 class _Views:

@@ -1,6 +1,7 @@
 """How far a run is: for local runs a live line on a terminal, or plain lines; for jobs elsewhere their metrics."""
 
 import contextlib
+import html
 import re
 import sys
 import threading
@@ -9,11 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.utils.interactive_utils import is_in_notebook
 
 from dpngram.pipelines.launch.beam_internals import FnApiRunner
 from dpngram.pipelines.launch.operator_notes import read_counters
 
-__all__ = ["show_metrics", "show_progress"]
+__all__ = ["show_bar", "show_metrics", "show_progress"]
 
 _EVERY = 0.2  # seconds between updates of the live line
 _POLL = 15.0  # seconds between two looks at a remote runner's metrics
@@ -59,8 +61,15 @@ class _Progress:
             return f"level {done} of {self._total}" if self._runs is None else f"{done} of {self._total} levels"
         return "set unions" if self._reached else "reading"
 
+    def share(self) -> float:
+        """How much is done: levels that are begun, of one more than there are."""
+        return 1.0 if self._writes else sum(self._reached.values()) / (self._total + 1)
+
+    def seconds(self) -> float:
+        return time.monotonic() - self._start
+
     def line(self) -> str:
-        elapsed = time.monotonic() - self._start
+        elapsed = self.seconds()
         seconds = self._read_seconds or elapsed
         rate = f"read at {self._size / 1e6 / seconds:,.1f} MB/s" if seconds > 0.5 and self._read_seconds else ""
         disk = self._disk()
@@ -112,6 +121,49 @@ def show_progress(
         if live:
             thread.join()
             print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+        runner.watch = None
+
+
+class _Bar:
+    """What a notebook shows: a bar with the line beside it. A front end without HTML shows the line."""
+
+    def __init__(self, share: float, line: str) -> None:
+        self._share, self._line = share, line
+
+    def __repr__(self) -> str:
+        return self._line
+
+    def _repr_html_(self) -> str:
+        bar = f"<progress max='1' value='{self._share:.3f}' style='vertical-align:middle'></progress>"
+        return f"<div>{bar} <code>{html.escape(self._line)}</code></div>"
+
+
+@contextlib.contextmanager
+def show_bar(pipeline: beam.Pipeline, levels: int) -> Iterator[None]:
+    """While the body runs `pipeline` in a notebook, shows a bar there. Shows nothing elsewhere.
+
+    Args:
+        pipeline: what the body runs, in this process.
+        levels: the number of levels.
+    """
+    runner = pipeline.runner
+    if not is_in_notebook() or not isinstance(runner, FnApiRunner):
+        yield
+        return
+    from IPython.display import display  # there is one in a notebook only
+
+    progress = _Progress(levels, 0, lambda: 0, None)
+    shown = display(_Bar(0.0, progress.line()), display_id=True)
+
+    def watch(names: str) -> None:
+        if progress.enter(names) is not None:
+            shown.update(_Bar(progress.share(), progress.line()))
+
+    runner.watch = watch
+    try:
+        yield
+        shown.update(_Bar(1.0, f"{progress.seconds():7.1f} s  done"))
+    finally:
         runner.watch = None
 
 

@@ -5,10 +5,12 @@ import concurrent.futures
 import json
 import subprocess
 import sys
+import types
 from datetime import date
 from decimal import Decimal
 from uuid import UUID
 
+import apache_beam as beam
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -196,3 +198,39 @@ print(dpngram.extract_frame(table, user="author", text="body", **{PLAN!r})["phra
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert {"a", "b", "a b"} <= set(ast.literal_eval(done.stdout))  # there may be spurious ones
+
+
+def test_in_a_notebook(monkeypatch):
+    """A bar, and nothing of Beam's own support of notebooks: it loads modules that do not know pandas 3."""
+    bars = []
+
+    class Handle:
+        update = staticmethod(bars.append)
+
+    def display(bar, *, display_id):
+        assert display_id
+        bars.append(bar)
+        return Handle
+
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: Kernel))
+    monkeypatch.setitem(sys.modules, "IPython.display", types.SimpleNamespace(display=display))
+    monkeypatch.setitem(sys.modules, "apache_beam.runners.interactive.interactive_environment", None)
+    monkeypatch.setattr(dpngram.pipelines.launch.progress, "is_in_notebook", lambda: True)
+    before = beam.pipeline.alter_label_if_ipython, beam.pipeline.is_in_ipython
+    with pytest.raises(ImportError):
+        beam.Pipeline() | beam.Create([1])
+    assert len(dpngram.extract_frame(FRAME, **NAMES, **PLAN)) > 10
+    assert (beam.pipeline.alter_label_if_ipython, beam.pipeline.is_in_ipython) == before
+    assert [bar._repr_html_().count("<progress") for bar in bars] == [1] * len(bars)
+    shown = list(map(repr, bars))
+    assert "reading" in shown[0]
+    assert any("level 2 of 3" in line for line in shown)
+    assert shown[-1].endswith("done")
+    bars.clear()
+    dpngram.extract_frame(FRAME, **NAMES, **PLAN, progress=False)
+    assert bars == []
+
+
+class Kernel:
+    config = ("IPKernelApp",)
+    execution_count = 1

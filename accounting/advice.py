@@ -7,10 +7,11 @@ import dataclasses
 import math
 
 from dpngram.accounting.forecast import typical_contributions, users_needed
+from dpngram.accounting.outlook import Outlook, forecast_released
 from dpngram.accounting.parameters import ParameterError, check_integer
 from dpngram.accounting.plan import ExtractionPlan, plan_extraction
 
-__all__ = ["FEW", "Proposal", "advise_more", "find_doubts", "propose_plans"]
+__all__ = ["FEW", "TOKENS", "Proposal", "advise_more", "find_doubts", "propose_plans"]
 
 FEW = 100  # a release with fewer n-grams gets advice
 _LARGE_EPSILON = 10
@@ -18,7 +19,7 @@ _EPSILONS = (1.0, 2.0, 4.0, 8.0)
 # Rules of thumb: T by the number of users. Long n-grams have few users each.
 _MAX_N = ((10_000, 3), (100_000, 5), (1_000_000, 6), (math.inf, 9))
 _CONTRIBUTIONS = (10, 300)
-_TOKENS = 100  # of a user, if nobody says
+TOKENS = 100  # of a user, if nobody says
 
 
 def find_doubts(epsilon: float, delta: float, users: int | None = None) -> list[str]:
@@ -104,12 +105,14 @@ class Proposal:
         word: the users that a word needs, if each gives as many words as the cap allows.
         light: the same, if each gives the square root of it.
         pair: the users that two words in a row need, likewise; None if the plan has none.
+        outlook: about how many n-grams will be released.
     """
 
     plan: ExtractionPlan
     word: int
     light: int
     pair: int | None
+    outlook: Outlook
 
 
 def propose_plans(users: int, tokens_per_user: int | None = None) -> list[Proposal]:
@@ -120,10 +123,10 @@ def propose_plans(users: int, tokens_per_user: int | None = None) -> list[Propos
 
     Args:
         users: about how many there are.
-        tokens_per_user: about how many words one of them wrote.
+        tokens_per_user: about how many words one of them wrote; None: 100.
     """
     users = check_integer("users", users, 1, 1 << 40)
-    tokens = check_integer("tokens_per_user", _TOKENS if tokens_per_user is None else tokens_per_user, 1, 1 << 40)
+    tokens = check_integer("tokens_per_user", TOKENS if tokens_per_user is None else tokens_per_user, 1, 1 << 40)
     least, most = _CONTRIBUTIONS
     cap = max(least, min(tokens, most))
     max_n = max(1, min(tokens, next(n for limit, n in _MAX_N if users < limit)))
@@ -132,7 +135,9 @@ def propose_plans(users: int, tokens_per_user: int | None = None) -> list[Propos
         plan = plan_extraction(epsilon=epsilon, delta=_delta_for(users), max_n=max_n, max_contributions=cap)
         light = typical_contributions(plan, 1)[-2]
         pair = users_needed(plan, 2, cap, 0.5) if max_n > 1 else None
-        proposals.append(Proposal(plan, users_needed(plan, 1, cap, 0.5), users_needed(plan, 1, light, 0.5), pair))
+        word = users_needed(plan, 1, cap, 0.5)
+        outlook = forecast_released(users, tokens, word)
+        proposals.append(Proposal(plan, word, users_needed(plan, 1, light, 0.5), pair, outlook))
     return proposals
 
 

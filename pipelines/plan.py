@@ -5,8 +5,9 @@ import textwrap
 from collections.abc import Sequence
 
 from dpngram.accounting import ParameterError, guarantee_in_words, plan_document
-from dpngram.accounting.advice import propose_plans
+from dpngram.accounting.advice import TOKENS, propose_plans
 from dpngram.accounting.explain import conclude_plan, explain_plan, tabulate_plan
+from dpngram.accounting.outlook import LEAST, MIDDLE, MOST, TRIED_TOKENS, TRIED_USERS, Outlook
 from dpngram.pipelines.launch.flags import (
     Flag,
     Kind,
@@ -70,10 +71,11 @@ def _propose(argv: Sequence[str]) -> int:
         parser.error(str(error))
     plan = proposals[0].plan
     cap = plan.level(1).max_contributions or 1
-    rows = [["epsilon", "users that a word needs", "a word of light users", "a pair of words"]]
+    rows = [["epsilon", "n-grams, about", "users that a word needs", "a word of light users", "a pair of words"]]
     for proposal in proposals:
         pair = "" if proposal.pair is None else f"{proposal.pair:,}"
-        rows.append([f"{proposal.plan.epsilon:g}", f"{proposal.word:,}", f"{proposal.light:,}", pair])
+        about = _round(proposal.outlook.released)
+        rows.append([f"{proposal.plan.epsilon:g}", about, f"{proposal.word:,}", f"{proposal.light:,}", pair])
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     table = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     budget = f"--delta {plan.delta:g} --max_n {plan.max_n} --max_contributions {cap}"
@@ -81,15 +83,34 @@ def _propose(argv: Sequence[str]) -> int:
         f"For about {flags.users:,} users: {budget}",
         "\n".join(table),
         textwrap.fill(
-            f"At even odds. Users of a word have {cap:,} words or more each, light users the square root of that. "
-            "delta is at most a tenth of 1/users; max_contributions is the number of words of a user, from 10 to 300; "
-            "max_n follows the number of users. These are rules of thumb. Give rough numbers that are public: a "
-            "parameter that is chosen by looking at private data is outside the guarantee. How many n-grams will be "
-            "released depends on the text. There is no forecast: we have too few public corpora to test one.",
+            f"Users needed at even odds: users of a word have {cap:,} words or more each, light users the square root "
+            "of that. delta is at most a tenth of 1/users; max_contributions is the number of words of a user, from 10 "
+            "to 300; max_n follows the number of users. These are rules of thumb. Give rough numbers that are public: "
+            "a parameter that is chosen by looking at private data is outside the guarantee.",
             100,
         ),
+        textwrap.fill(_outlook_in_words(proposals[0].outlook, flags.tokens_per_user), 100),
         f"To begin with:\n  dpngram extract --epsilon 4 {budget} --users {flags.users} \\\n"
         "      --input 'posts-*.jsonl' --user_field user --text_field text --output release/ --ledger posts.ledger",
         sep="\n\n",
     )
     return 0
+
+
+def _outlook_in_words(outlook: Outlook, tokens: int | None) -> str:
+    text = (
+        "The number of n-grams is a forecast by a formula that was fitted on posts, tweets, commit messages and "
+        f"programs. On four other corpora {LEAST:.1g} to {MOST:.0f} times as many were released, {MIDDLE:g} times in "
+        "the middle: it depends on how much your users have in common."
+    )
+    if tokens is None:
+        text += f" It takes a user to have written {TOKENS} words; --tokens_per_user says otherwise."
+    if not outlook.tried:
+        users, words = ("{:,} to {:,}".format(*limits) for limits in (TRIED_USERS, TRIED_TOKENS))
+        text += f" Nothing of this size was tried, only {users} users with {words} words each."
+    return text
+
+
+def _round(count: float) -> str:
+    """Two digits: the forecast has no more."""
+    return f"{float(f'{count:.2g}'):,.0f}" if count >= 1 else "none"

@@ -7,6 +7,7 @@ import pytest
 from helpers.plan_flags import words
 
 from dpngram.accounting import ExtractionPlan, plan_extraction, users_needed
+from dpngram.accounting.outlook import forecast_released
 from dpngram.pipelines.cli import main
 from dpngram.pipelines.extract import make_parser
 from dpngram.pipelines.launch.flags import plan_from_flags
@@ -47,8 +48,17 @@ def test_users_alone_propose_a_first_command(capsys):
     assert rest == []
     plan = plan_from_flags(flags)
     assert (plan.epsilon, plan.delta, plan.max_n, plan.levels[0].max_contributions) == (4, 1e-6, 5, 200)
-    assert f"\n      4{users_needed(plan, 1, 200, 0.5):>25,}" in out
-    assert "There is no forecast" in out
+    word = users_needed(plan, 1, 200, 0.5)
+    outlook = forecast_released(50000, 200, word)
+    assert f"\n      4{float(f'{outlook.released:.2g}'):>16,.0f}{word:>25,}" in out
+    prose = " ".join(out.split())
+    assert "On four other corpora 0.7 to 7 times as many were released, 2.5 times in the middle" in prose
+    assert "tokens_per_user" not in prose
+    assert "Nothing of this size" not in prose
+    assert main(["plan", "--users", "200"]) == 0
+    prose = " ".join(capsys.readouterr().out.split())
+    assert "It takes a user to have written 100 words" in prose
+    assert "Nothing of this size was tried, only 500 to 100,000 users with 5 to 600 words each" in prose
 
 
 def test_mistakes_with_users(capsys):

@@ -322,6 +322,31 @@ PROGRAMS = (
         tests=("tests/transforms/randomness/test_noise_key.py::test_a_stream_read_once_more",),
     ),
     Mutant(
+        name="a_directory_is_replayed",
+        why="A stream from a directory counts as read once more, though files may be gone: users are counted anew, and "
+        "are in more windows than the plan pays for.",
+        edits=(
+            Edit(
+                "pipelines/launch/stream_flags.py",
+                "return flags.kafka_topic is not None and _is_remembered(flags, options)",
+                "return _is_remembered(flags, options)",
+            ),
+        ),
+        tests=("tests/pipelines/launch/test_stream_flags.py::test_what_can_be_read_once_more",),
+    ),
+    Mutant(
+        name="nobody_remembers_the_first_start",
+        why="Flink starts a stream again under a key that nothing remembers: messages may be gone unseen.",
+        edits=(
+            Edit(
+                "pipelines/launch/stream_flags.py",
+                "return flags.kafka_topic is not None and _is_remembered(flags, options)",
+                "return flags.kafka_topic is not None",
+            ),
+        ),
+        tests=("tests/pipelines/launch/test_stream_flags.py::test_what_can_be_read_once_more",),
+    ),
+    Mutant(
         name="checkpoints_that_lose_messages",
         why="Flink drops messages at its checkpoints: what a window holds depends on the moment, and a restart meets "
         "other data under the same key.",

@@ -7,11 +7,12 @@ from mutants.of_plus import PLUS
 from mutants.of_programs import PROGRAMS
 from mutants.of_randomness import RANDOMNESS
 from mutants.of_releases import RELEASES
+from mutants.of_streams import STREAMS
 from mutants.of_users import USERS
 
 __all__ = ["MUTANTS", "NAMED"]
 
-MUTANTS = (*PLANS, *USERS, *PLUS, *RANDOMNESS, *RELEASES, *PROGRAMS, *GATE, *LEDGER)
+MUTANTS = (*PLANS, *USERS, *PLUS, *RANDOMNESS, *RELEASES, *PROGRAMS, *STREAMS, *GATE, *LEDGER)
 
 # In the order of the requirement.
 NAMED = (

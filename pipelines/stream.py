@@ -231,7 +231,7 @@ def _start_of(pipeline: beam.Pipeline, flags: argparse.Namespace, settings: dict
         randomness,
         settings_digest({**{name: getattr(flags, name) for name in names}, "extract": settings}),
         again=secrets.token_hex(16) if flags.start == "again" else "",
-        replayed=flags.start == "replayed",
+        replayed=flags.start in ("replayed", "continued"),  # an engine that has the state does not come here
     )
 
 

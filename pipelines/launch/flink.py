@@ -29,7 +29,8 @@ def stream_settings(
     - Sources do not shut down. By default they do at once where there are no checkpoints; then a source in Python runs
       in what Flink does at the end of its input, its watermark goes nowhere, and all windows come out when it ends.
       With a `duration` they do some time after it: a job ends when all of its sources have.
-    - Bundles last at most 100 ms, and not a second: a window passes some 35 steps.
+    - Bundles end after each element, and not after a second: a window passes some 35 steps, and the source must hand on
+      its watermark. Elements are blocks, so this costs little; 100 ms are for bundles that a timer begins.
     - Restarts. A job that Flink starts again without a checkpoint begins with the first message that its source has.
       A topic is read once more, from the same offsets or not at all (`ReadKafka`), so this is the same release. Any
       other source may have lost messages, or gives them other arrivals: then the job is not started again by itself,
@@ -56,7 +57,7 @@ def stream_settings(
             "has forgotten which windows its users were in, and only a Kafka topic can be read once more."
         )
     idle = _NEVER if duration is None else str(round(1000 * (duration + _SPARE)))
-    wanted = {"shutdown_sources_after_idle_ms": idle, "max_bundle_time_mills": "100"}
+    wanted = {"shutdown_sources_after_idle_ms": idle, "max_bundle_size": "1", "max_bundle_time_mills": "100"}
     if replays:
         wanted |= {"number_of_execution_retries": _RESTARTS, "execution_retry_delay": _PAUSE}
     else:

@@ -159,6 +159,38 @@ def test_the_program_bounds_windows(tmp_path, monkeypatch):
     assert given["bound_windows"] is True
 
 
+@pytest.mark.parametrize(
+    ("start", "replayed", "again"),
+    [("new", False, False), ("replayed", True, False), ("continued", True, False), ("again", False, True)],
+)
+def test_what_a_start_is_compared_by(tmp_path, monkeypatch, start, replayed, again):
+    """Fields, windows and settings; a start that claims to be the same stream must find a record of it."""
+    given = []
+
+    def stop(_topic, start):
+        given.append(start)
+        raise ParameterError("test must end here.")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("dpngram.pipelines.stream.ReadKafka", stop)
+    monkeypatch.setattr("dpngram.pipelines.stream.check_topic", lambda _topic: None)
+    flags = {**KAFKA, "runner": "PortableRunner", "start": start, "time_field": "time"}
+    changes = [
+        {},
+        {},
+        {"window": 61},
+        {"period": 30, "windows": 2},
+        {"max_delay": 9},
+        {"text_field": "x"},
+        {"max_n": 3},
+    ]
+    for change in changes:
+        assert stream(tmp_path, **{**flags, **change}) == 2
+    assert {(one.replayed, bool(one.again)) for one in given} == {(replayed, again)}
+    assert len({one.settings for one in given}) == len(changes) - 1
+    assert len({one.again for one in given}) == (len(changes) if again else 1)
+
+
 def test_a_window_is_not_released_twice(tmp_path):
     """With other noise it would be a second release; with the same, it is the same."""
     posts = [(30, row) for row in small_corpus(200)]

@@ -6,7 +6,7 @@ from dpngram.accounting import ParameterError
 from dpngram.pipelines.launch.beam_flags import beam_options
 from dpngram.pipelines.launch.flink import is_flink, stream_settings
 
-ALWAYS = ["--shutdown_sources_after_idle_ms=9223372036854775807", "--max_bundle_time_mills=100"]
+ALWAYS = ["--shutdown_sources_after_idle_ms=9223372036854775807", "--max_bundle_size=1", "--max_bundle_time_mills=100"]
 RESTARTS = ["--number_of_execution_retries=10", "--execution_retry_delay=10000"]
 
 
@@ -28,7 +28,7 @@ def test_no_other_source_is():
 
 def test_what_was_given_stays():
     given = ["--max_bundle_time_mills", "300", "--number_of_execution_retries=2", "--execution_retry_delay=1"]
-    assert settings(*given) == ALWAYS[:1]
+    assert settings(*given) == ALWAYS[:2]
     assert settings("--number_of_execution_retries=0", replays=False) == ALWAYS
 
 

@@ -1,5 +1,6 @@
 """The `dpngram` command. Each program is imported only when asked for: `plan` needs no Beam."""
 
+import difflib
 import importlib
 import os
 import sys
@@ -35,7 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"dpngram {__version__}")
         return 0
     if name not in PROGRAMS:
-        print(f"dpngram: error: program must be one of {', '.join(PROGRAMS)}, got {name!r:.80}.", file=sys.stderr)
+        close = difflib.get_close_matches(name, PROGRAMS, 1)
+        hint = f"; did you mean {close[0]}?" if close else "."
+        print(f"dpngram: error: program must be one of {', '.join(PROGRAMS)}, got {name!r:.80}{hint}", file=sys.stderr)
         return 2
     quiet_imports()
     try:

@@ -4,6 +4,8 @@ documents -> posts -> users -> (ValidityFilter -> rounds of ClipAndWeight -> Sum
 AddSpuriousGrams) x T -> tables of n-grams
 """
 
+import difflib
+import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any, TypedDict
 
@@ -139,8 +141,8 @@ class ExtractLevels(beam.PTransform):
             has a list: S_1, see `PublicVocabulary`. The plan must be one with `public_vocabulary`. These words are not
             released again: the table of length 1 is empty. In windows it is refused.
         max_bad_fraction: the largest share of users with a document that cannot be used; if there are clearly more, the
-            run fails, and nothing is released. The verdict is a noisy query, see `Gate`. 1: there is no verdict. In
-            windows it must be 1.
+            run fails, and nothing is released. The verdict is a noisy query, see `Gate`. 1: there is no verdict.
+            Default: 0.01 in the global window, and no verdict in others, where no other value than 1 may be given.
         checkpoints: a directory that keeps every finished round; a run with the same `noise_key` continues from there.
             Whoever builds the graph deletes them when the release is written (`checkpoints.drop_checkpoints`).
         bound_windows: in fixed or sliding windows, leave out what a user says beyond `plan.windows` windows, see
@@ -174,7 +176,7 @@ class ExtractLevels(beam.PTransform):
         user_per_document: bool = False,
         shards: int = 32,
         vocabulary: str | Sequence[str] | PublicVocabulary | None = None,
-        max_bad_fraction: float = 1.0,
+        max_bad_fraction: float | None = None,
         checkpoints: str | None = None,
         bound_windows: bool = True,
         window_delay: float = 0.0,
@@ -204,6 +206,11 @@ class ExtractLevels(beam.PTransform):
         self._window_delay = check_delay(window_delay)
 
     def expand(self, documents: beam.PCollection[Any]) -> Any:  # {n: PCollection[GramTable]}
+        if not isinstance(documents, beam.PCollection):
+            raise ParameterError(
+                f"documents must be a PCollection, got {type(documents).__name__}: the transform comes after the one "
+                "that reads them."
+            )
         check_windowing(documents)
         randomness = self._randomness(documents.pipeline)
         users = (
@@ -301,7 +308,7 @@ class ExtractOptions(TypedDict, total=False):
     user_per_document: bool
     shards: int
     vocabulary: str | Sequence[str] | PublicVocabulary | None
-    max_bad_fraction: float
+    max_bad_fraction: float | None
     checkpoints: str | None
     bound_windows: bool
     window_delay: float
@@ -322,6 +329,12 @@ class ExtractNgrams(beam.PTransform):
 
     def __init__(self, plan: ExtractionPlan, **options: Unpack[ExtractOptions]) -> None:
         super().__init__()
+        known = inspect.signature(ExtractLevels).parameters
+        for name in options:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, 1, 0.7)
+                hint = f"; did you mean {close[0]}?" if close else "."
+                raise ParameterError(f"ExtractNgrams has no argument {name!r:.80}{hint}")
         self._levels = ExtractLevels(plan, **options)
 
     def expand(self, documents: beam.PCollection[Any]) -> beam.PCollection[Ngram]:

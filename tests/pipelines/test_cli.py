@@ -63,3 +63,8 @@ def test_stopped(monkeypatch, capsys, number, status):
     monkeypatch.setattr("dpngram.pipelines.plan.run", lambda _: signal.raise_signal(number))
     assert main(["plan"]) == status
     assert capsys.readouterr().err == "dpngram: error: stopped.\n"
+
+
+def test_a_misspelt_program_gets_a_suggestion(capsys):
+    assert main(["exract"]) == 2
+    assert capsys.readouterr().err.endswith("got 'exract'; did you mean extract?\n")

@@ -188,12 +188,12 @@ def test_a_graph_of_somebody_else(collect_paper):
         with pytest.raises(Exception, match=r"max_bad_fraction must be at least .* got 0\.1"):
             collect_paper(documents + more, max_bad_fraction=0.1, release=name)
         assert not collect_paper.path.exists()
-        assert len(collect_paper(documents + more, release=name + "-without")) == 3
+        assert len(collect_paper(documents + more, release=name + "-without", max_bad_fraction=1)) == 3
     # A run that was stopped has used up its key: the same data with another fraction would be another release.
     with pytest.raises(Exception, match="already used for this release label with other data"):
         collect_paper([*documents, (None, "x")], max_bad_fraction=0.9, release="b")
     assert collect_paper([], max_bad_fraction=0.0, release="nobody") == []
-    assert collect_paper([5, 5, "..."], user_per_document=True, release="nobody good") == []
+    assert collect_paper([5, 5, "..."], user_per_document=True, release="nobody good", max_bad_fraction=1) == []
 
 
 @pytest.mark.parametrize("collect", ["paper", pytest.param("plus", marks=pytest.mark.campaign)], indirect=True)
@@ -217,7 +217,7 @@ def test_a_gate_by_default_is_for_the_global_window():
     gate = make_gate(PLANS["paper"], None)
     assert gate == dataclasses.replace(make_gate(PLANS["paper"], DEFAULT_BAD_FRACTION), by_default=True)
     documents = beam.Pipeline() | beam.Create([("a", "b")]) | beam.WindowInto(FixedWindows(5))
-    documents | ExtractNgrams(PLANS["paper"], max_bad_fraction=None)
+    documents | ExtractNgrams(PLANS["paper"])
     labels = documents.pipeline.applied_labels
     assert any("BindRelease" in label for label in labels)
     assert not any("Decide" in label for label in labels)
@@ -227,8 +227,8 @@ def test_a_gate_by_default_stops_a_graph_that_reads_nothing(collect_paper):
     """Mappings with other names for the fields: nothing is known when the graph is built, so the gate says it."""
     documents = [{"author": f"u{i}", "body": "a b"} for i in range(400)]
     with pytest.raises(Exception, match="look at user_field, text_field"):
-        collect_paper(documents, max_bad_fraction=None)
+        collect_paper(documents)
     fields = {"user_field": "author", "text_field": "body"}
-    assert collect_paper(documents, max_bad_fraction=None, release="fields", **fields)
+    assert collect_paper(documents, release="fields", **fields)
     one_bad = [*documents, *[{"author": "u0", "body": None}] * 250, {"body": "x"}]
-    assert collect_paper(one_bad, max_bad_fraction=None, release="one", **fields)
+    assert collect_paper(one_bad, release="one", **fields)

@@ -167,3 +167,13 @@ def test_a_remote_runner_needs_a_key():
 
     with pytest.raises(ParameterError, match="noise_key must be given on SomeClusterRunner"):
         beam.Pipeline(runner=SomeClusterRunner()) | beam.Create([]) | ExtractNgrams(PLAN)
+
+
+def test_errors_name_the_class_that_was_written():
+    """`ExtractLevels` is inside, and an argument of it that is misspelt gets a suggestion."""
+    with pytest.raises(ParameterError, match=r"^ExtractNgrams has no argument 'tokeniser'; did you mean tokenizer\?$"):
+        ExtractNgrams(PLAN, tokeniser="words")
+    with pytest.raises(ParameterError, match=r"^ExtractNgrams has no argument 'colour'\.$"):
+        ExtractNgrams(PLAN, colour="red")
+    with pytest.raises(ParameterError, match="documents must be a PCollection, got PBegin"):
+        beam.Pipeline() | ExtractNgrams(PLAN)

@@ -89,7 +89,7 @@ class KafkaBroker:
         self.home, self.directory = home, directory
         self.port = self._controller = 0
         self._heap = heap
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
 
     @property
     def servers(self) -> str:
@@ -116,12 +116,12 @@ class KafkaBroker:
         """Starts the broker, again if need be, on the same ports and with what it stored."""
         properties = str(self.directory / "server.properties")
         with (self.directory / "broker.log").open("ab") as log:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 self._java("kafka.Kafka", properties), stdout=log, stderr=log, start_new_session=True
             )
         end = time.monotonic() + 120
         while not self._answers():
-            if self._process.poll() is not None:
+            if self.process.poll() is not None:
                 raise RuntimeError(f"the broker ended; see {self.directory / 'broker.log'}")
             if time.monotonic() > end:
                 self.kill()
@@ -129,11 +129,11 @@ class KafkaBroker:
             time.sleep(0.2)
 
     def kill(self) -> None:
-        if self._process is not None:
+        if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            self._process = None
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.process = None
 
     def create_topic(self, name: str, partitions: int = 2, **config: str) -> None:
         from confluent_kafka.admin import AdminClient, NewTopic

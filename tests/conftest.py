@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
 TESTS = ROOT / "tests"
 FLINK = "engines/test_flink.py"
-ENGINE = TESTS / FLINK
+ENGINES = (TESTS / FLINK, TESTS / "engines/test_kafka_flink.py")
 # Files that take five seconds of CPU time or more, the longest first. Flink comes late enough to have been fetched.
 LONG = (
     "pipelines/test_audit.py",
@@ -32,6 +32,7 @@ LONG = (
     "transforms/test_reference.py",
     "pipelines/io/test_output_directory.py",
     "statistical/test_precision.py",
+    "engines/test_kafka_flink.py",
     FLINK,
     "transforms/test_decide_release.py",
     "security/test_fuzz_files.py",
@@ -70,7 +71,7 @@ def pytest_sessionstart(session):
     `examples/flink.py` keeps it in a cache. The tests of Flink wait for it, and fail with its error if it has failed.
     """
     chosen = [Path(str(name).partition("::")[0]).resolve() for name in session.config.args]
-    wanted = any(place == ENGINE or place in ENGINE.parents for place in chosen)
+    wanted = any(place == engine or place in engine.parents for place in chosen for engine in ENGINES)
     leader = not hasattr(session.config, "workerinput")  # not one of pytest-xdist's processes
     if leader and wanted and not session.config.option.collectonly and shutil.which("java") and shutil.which("mvn"):
         command = [sys.executable, ROOT / "examples" / "flink.py"]

@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import json
 import math
+import os
 import subprocess
 import sys
 import threading
@@ -66,7 +67,8 @@ def everything(broker, topic):
     """(key, message, append time) of all that a topic has."""
     import confluent_kafka
 
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.servers, "group.id": "test"})
+    settings = {"bootstrap.servers": broker.servers, "group.id": "test", "receive.message.max.bytes": 1 << 30}
+    consumer = confluent_kafka.Consumer(settings)
     known = consumer.list_topics(topic, timeout=10).topics[topic].partitions
     partitions = [confluent_kafka.TopicPartition(topic, number, 0) for number in known]
     ends = sum(consumer.get_watermark_offsets(partition)[1] for partition in partitions)
@@ -136,6 +138,34 @@ class Watch:
                     with contextlib.suppress(OSError):
                         self._files[path] = path.stat().st_mtime_ns
                         self.delays[path.parent.name] = self._files[path] / 1e9 - end_of(path.parent.name) - DELAY
+
+
+class Elsewhere:
+    """The share of this machine's processors that goes to processes of others, while it is open.
+
+    Ours are those of these process groups: the processes of a broker, of a cluster, and what they have started.
+    """
+
+    def __init__(self, *groups):
+        self._groups, self.share = {os.getpgid(group) for group in groups}, 0.0
+
+    def __enter__(self):
+        self._begin = self._now()
+        return self
+
+    def __exit__(self, *_):
+        busy, ours, total = (after - before for after, before in zip(self._now(), self._begin, strict=True))
+        self.share = max(0.0, busy - ours) / total
+
+    def _now(self):
+        fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        ours = 0
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                rest = path.read_text().rpartition(")")[2].split()
+                if int(rest[2]) in self._groups:
+                    ours += int(rest[11]) + int(rest[12])
+        return sum(fields) - fields[3] - fields[4], ours, sum(fields)
 
 
 def end_of(name):

@@ -75,7 +75,8 @@ def streamed(pipeline, directory, policy, monkeypatch):
     monkeypatch.setattr(beam.io, "ReadFromPubSub", lambda subscription: source.advance_watermark_to_infinity())
     plan = make_plan(policy, windows=2)
     extract = ExtractLevels(plan, noise_key=key_in(directory), shards=2)
-    messages = stream._read(pipeline, argparse.Namespace(subscription="projects/p/subscriptions/s", kafka_topic=None))
+    flags = argparse.Namespace(subscription="projects/p/subscriptions/s", kafka_topic=None)
+    messages = stream._read(pipeline, flags, None, extract.settings())
     stream.stream_messages(messages, ("user", "text", "time"), FixedWindows(10), str(directory / "out"), plan, extract)
 
 

@@ -17,7 +17,7 @@ from dpngram.pipelines.io.deny_list import NOTHING_DENIED, DenyList, read_deny_l
 from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
 from dpngram.pipelines.io.kafka import ReadKafka, StreamStart
 from dpngram.pipelines.io.kafka_output import SendWindows
-from dpngram.pipelines.io.kafka_topic import Topic
+from dpngram.pipelines.io.kafka_topic import Topic, TopicLook
 from dpngram.pipelines.io.look import Look, Wanted, json_columns, look_at_files
 from dpngram.pipelines.io.messages import GatherMessages, MessageBlock, ParseMessages
 from dpngram.pipelines.io.polling import PollFiles
@@ -99,12 +99,11 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         again=flags.start == "again",
     )
     account.check()
-    if not offline:
-        _look_at_messages(flags, runs_here(options))
+    look = None if offline else _look_at_messages(flags, runs_here(options))
     options.view_as(StandardOptions).streaming = True
     pipeline = make_pipeline(options, 0, verbose=flags.verbose)
     stop = None if duration is None else time.time() + duration
-    messages = _read(pipeline, flags, stop, extract.settings())
+    messages = _read(pipeline, flags, stop, extract.settings(), look)
     fields = (flags.user_field, flags.text_field, flags.time_field)
     manifests = stream_messages(
         messages,
@@ -181,16 +180,16 @@ def stream_messages(
     )
 
 
-def _look_at_messages(flags: argparse.Namespace, here: bool) -> None:
+def _look_at_messages(flags: argparse.Namespace, here: bool) -> TopicLook | None:
     """Raises ParameterError if there are files, and the first messages in the newest of them lack a field; or if a
     topic cannot be read as a stream.
 
     Files that cannot be read are left to the stream, which must start again by itself whatever was put there.
     """
     if flags.kafka_topic is not None:
-        check_topic(Topic(flags.kafka_servers, flags.kafka_topic, flags.kafka_config))
+        return check_topic(Topic(flags.kafka_servers, flags.kafka_topic, flags.kafka_config))
     if flags.input is None:
-        return
+        return None
     given = [("user_field", flags.user_field), ("text_field", flags.text_field), ("time_field", flags.time_field)]
     wanted = [Wanted((name,), flag) for flag, name in given if name is not None]
 
@@ -201,12 +200,17 @@ def _look_at_messages(flags: argparse.Namespace, here: bool) -> None:
     try:
         files = match_files([flags.input])
     except Exception:  # the stream tries again, and says so
-        return
+        return None
     look_from_here(look, files, here)
+    return None
 
 
 def _read(
-    pipeline: beam.Pipeline, flags: argparse.Namespace, stop: float | None, settings: dict[str, Any]
+    pipeline: beam.Pipeline,
+    flags: argparse.Namespace,
+    stop: float | None,
+    settings: dict[str, Any],
+    look: TopicLook | None,
 ) -> beam.PCollection[MessageBlock]:
     """Messages and their arrivals, in the global window."""
     if flags.subscription is not None:
@@ -216,7 +220,10 @@ def _read(
         return messages | "Arrival" >> beam.Map(_with_arrival) | "Gather" >> GatherMessages()
     if flags.kafka_topic is not None:
         topic = Topic(flags.kafka_servers, flags.kafka_topic, flags.kafka_config, stop)
-        return pipeline | "Read" >> ReadKafka(topic, _start_of(pipeline, flags, settings))
+        start = _start_of(pipeline, flags, settings)
+        if look is not None:
+            start.look_ahead(look)
+        return pipeline | "Read" >> ReadKafka(topic, start)
     interval = check_number("poll", 5.0 if flags.poll is None else flags.poll, 0.1, 1e6)
     return pipeline | "Read" >> PollFiles(flags.input, interval=interval, stop=stop)
 

@@ -1,5 +1,6 @@
 """A Kafka topic as a stream of message blocks, under the clock of its brokers."""
 
+import contextlib
 import dataclasses
 import json
 import threading
@@ -18,7 +19,8 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Duration, Timestamp
 from dpngram.pipelines.io.kafka_topic import PATIENCE, KafkaError, Topic, TopicLook, client_settings, look_at_topic
 from dpngram.pipelines.io.messages import MessageBlock
 from dpngram.transforms.messages import Message
-from dpngram.transforms.randomness.noise_key import Randomness
+from dpngram.transforms.randomness.key_records import RecordUnreadableError
+from dpngram.transforms.randomness.noise_key import NoiseKeyError, Randomness
 
 __all__ = ["ReadKafka", "StreamStart"]
 
@@ -54,8 +56,21 @@ class StreamStart:
 
     def check(self, look: TopicLook) -> None:
         """Raises NoiseKeyError if this stream began with other messages before; otherwise remembers these."""
-        source = json.dumps([look.id, look.first, self.settings])
-        self.randomness.open().begin_stream(source, again=self.again, replayed=self.replayed)
+        self.randomness.open().begin_stream(self._source(look), again=self.again, replayed=self.replayed)
+
+    def look_ahead(self, look: TopicLook) -> None:
+        """The same check where it is early: before the job is sent. Nothing is written."""
+        if self.randomness.key.scheme == "gcp-secret":
+            return  # the launcher may have no right to read it
+        try:
+            source = self.randomness.open()
+        except NoiseKeyError:
+            return  # only workers have the key, or they say what is wrong
+        with contextlib.suppress(RecordUnreadableError):
+            source.check_stream(self._source(look), again=self.again, replayed=self.replayed)
+
+    def _source(self, look: TopicLook) -> str:
+        return json.dumps([look.id, look.first, self.settings])
 
 
 class ReadKafka(beam.PTransform):

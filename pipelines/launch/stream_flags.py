@@ -12,7 +12,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 from dpngram.accounting import ParameterError
 from dpngram.accounting.parameters import check_choice, check_number
-from dpngram.pipelines.io.kafka_topic import KafkaError, Topic, look_at_topic, read_config
+from dpngram.pipelines.io.kafka_topic import KafkaError, Topic, TopicLook, look_at_topic, read_config
 from dpngram.pipelines.launch.extraction_flags import (
     deny_flag,
     extraction_flags,
@@ -160,16 +160,17 @@ def check_source(flags: argparse.Namespace) -> None:
             raise ParameterError(f"input must be a pattern in a directory that exists, got {flags.input!r}.")
 
 
-def check_topic(topic: Topic) -> None:
-    """Raises ParameterError if a broker that answers says that this topic is not for streams.
+def check_topic(topic: Topic) -> TopicLook | None:
+    """Raises ParameterError if a broker that answers says that this topic is not for streams; otherwise what it is.
 
-    The brokers may be out of reach of this machine: workers look again, before they read.
+    None: the brokers may be out of reach of this machine. Workers look again, before they read.
     """
     try:
-        look_at_topic(topic, patience=_PATIENCE)
+        return look_at_topic(topic, patience=_PATIENCE)
     except KafkaError as error:
         if str(error) != Message.KAFKA_TOPIC_UNKNOWN.format():
             raise ParameterError(str(error)) from None
+        return None
 
 
 def can_replay(flags: argparse.Namespace, options: PipelineOptions) -> bool:

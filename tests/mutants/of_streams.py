@@ -63,8 +63,8 @@ STREAMS = (
         edits=(
             Edit(
                 "transforms/randomness/noise_key.py",
-                "        if replayed and unknown and self.was_stream_started():\n",
-                "        if replayed and unknown and not source:\n",
+                "        unknown = replayed and not stored and self.was_stream_started()\n",
+                "        unknown = replayed and not stored and not source\n",
             ),
         ),
         tests=("tests/transforms/randomness/test_noise_key.py::test_a_stream_read_once_more",),

@@ -251,12 +251,16 @@ class KeySource:
             again: names a start that is another release than those before; "": the first.
             replayed: the stream may have been started before.
         """
-        use = derive_key(self._master, "begin", self._stream_use(), again)[:16].hex()
-        unknown = not self._is_recalled(self._reference.places(), use)
-        if replayed and unknown and self.was_stream_started():
+        self.check_stream(source, again=again, replayed=replayed)
+        if not self._reference.remember(self.id, self._begin_use(again), self._source_content(source)):
             raise NoiseKeyError(Message.STREAM_DIFFERS.format(key=self._reference.location))
-        content = derive_key(self._master, "source", source).hex()
-        if not self._reference.remember(self.id, use, content):
+
+    def check_stream(self, source: str, *, again: str = "", replayed: bool = False) -> None:
+        """As `begin_stream`, but nothing is written."""
+        stored = list(key_records.recall(self._reference.places(), self.id, self._begin_use(again)))
+        content = self._source_content(source).encode()
+        unknown = replayed and not stored and self.was_stream_started()
+        if unknown or any(one != content for one in stored):
             raise NoiseKeyError(Message.STREAM_DIFFERS.format(key=self._reference.location))
 
     def was_stream_started(self) -> bool:
@@ -282,6 +286,12 @@ class KeySource:
     def _stream_use(self, kind: str = "stream") -> str:
         _, release, application, _ = self._names
         return derive_key(self._master, kind, release, application)[:16].hex()
+
+    def _begin_use(self, again: str) -> str:
+        return derive_key(self._master, "begin", self._stream_use(), again)[:16].hex()
+
+    def _source_content(self, source: str) -> str:
+        return derive_key(self._master, "source", source).hex()
 
     def seal(self, name: str, binding: bytes, data: bytes) -> bytes:
         """A MAC of these bytes, for this key, these settings, this content and this name."""

@@ -250,6 +250,21 @@ def test_partitions(monkeypatch, tmp_path):
         list(step.process(element))
 
 
+def test_a_look_ahead_writes_nothing(tmp_path):
+    """And says the same as a start would; a key that only workers have is left to them."""
+    looks = [TopicLook("id", ((0, 3),)), TopicLook("id", ((0, 4),))]
+    start(tmp_path).look_ahead(looks[0])  # no key yet
+    KeyReference.parse(f"{tmp_path}/key").create_if_missing()
+    before = sorted(tmp_path.iterdir())
+    for look in looks:
+        start(tmp_path).look_ahead(look)
+    assert sorted(tmp_path.iterdir()) == before
+    start(tmp_path).check(looks[0])
+    start(tmp_path, replayed=True).look_ahead(looks[0])
+    with pytest.raises(NoiseKeyError, match="cannot be read once more"):
+        start(tmp_path, replayed=True).look_ahead(looks[1])
+
+
 def test_the_same_stream_once_more(tmp_path):
     """Another topic, other partitions, lost messages, other settings: none of them is the same release."""
     KeyReference.parse(f"{tmp_path}/key").create_if_missing()

@@ -221,7 +221,7 @@ def test_what_no_stream_should_see(broker, cluster, topic, tmp_path):
     broker.create_topic(f"{large}.out", 1, **{"message.timestamp.type": "CreateTime"})
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.servers, "message.max.bytes": 200 << 20})
     feed(broker, large, 45)  # far behind: four windows are over when the stream begins
-    message = json.dumps({"user": "long", "text": "a " * (50 << 20), "time": time.time()})
+    message = json.dumps({"user": "long", "text": "a " * 49_000_000, "time": time.time()})
     producer.produce(large, message.encode(), key="long", on_delivery=delivered)
     producer.flush()
     with Stream(broker, cluster, large, tmp_path, max_delay=2, shards=3) as stream:

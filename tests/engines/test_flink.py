@@ -162,7 +162,7 @@ def release_in_batch(messages, flags, output):
     No windows wait for late messages here: the names of the windows, and so the noise, are the same.
     """
     plan = plan_extraction(epsilon=20, delta=0.1, max_n=3, max_contributions=12, eta=0.1, windows=20)
-    extract = ExtractLevels(plan, noise_key=str(flags["--noise_key"]), shards=4, bound_windows=True)
+    extract = ExtractLevels(plan, noise_key=str(flags["--noise_key"]), shards=4, max_bad_fraction=1.0)
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         lines = pipeline | beam.Create(messages) | GatherMessages()
         stream_messages(lines, ("user", "text", "time"), FixedWindows(5), str(output), plan, extract)

@@ -85,7 +85,7 @@ def everything(broker, topic):
 def release_in_batch(messages, directory, output="batch"):
     """The graph of `dpngram stream` on the local runner, over (message, arrival) that are there from the start."""
     plan = plan_extraction(**BUDGET)
-    extract = ExtractLevels(plan, noise_key=str(directory / "key"), shards=3, window_delay=DELAY)
+    extract = ExtractLevels(plan, noise_key=str(directory / "key"), shards=3, window_delay=DELAY, max_bad_fraction=1.0)
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         blocks = pipeline | beam.Create(messages) | GatherMessages()
         fields, windows = ("user", "text", "time"), FixedWindows(WINDOW, DELAY)

@@ -41,6 +41,7 @@ from dpngram.pipelines.launch.flags import (
     users_flag,
     warn_of_doubts,
 )
+from dpngram.pipelines.launch.flink import check_batch
 from dpngram.pipelines.launch.input_flags import (
     check_apart,
     check_input,
@@ -108,6 +109,7 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     dry_run, here = is_dry_run(options), runs_here(options)
     input_format = input_format_from_flags(flags, look=not dry_run, here=here)
     places = _check_flags(flags, options, input_format)
+    check_batch(options, plan)
     tokens_given = input_format.fields.tokens is not None
     deny = read_deny_list(flags.deny, flags.tokenizer, tokens_given=tokens_given, offline=dry_run)
 

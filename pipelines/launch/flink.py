@@ -1,24 +1,46 @@
-"""Flink's settings for a stream: without them its windows come out late, or at the end, or with messages missing."""
+"""What Flink needs for a stream, and what it cannot do in batch.
+
+Without the settings for streams, windows come out late, or at the end, or with messages missing.
+"""
 
 import argparse
 from collections.abc import Sequence
 
+import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
-from dpngram.accounting import ParameterError
+from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.pipelines.launch.beam_internals import FLINK_FLAGS
 
-__all__ = ["is_flink", "stream_settings"]
+__all__ = ["check_batch", "is_flink", "stream_settings"]
 
 _NEVER = str(2**63 - 1)  # milliseconds
 _SPARE = 10.0  # seconds that the clocks of launcher and workers may differ
 # Restarts of a job that has failed: as long as a TaskManager takes to come back, and a broker.
 _RESTARTS, _PAUSE = "10", "10000"
+_MOST_ROUNDS = 9  # of a batch job: nine were planned in seconds, twelve not in three minutes
 
 
 def is_flink(options: PipelineOptions) -> bool:
     """Whether the job goes to Flink: by its own runner, or by a job server, which for streams is Flink's."""
     return options.view_as(StandardOptions).runner in ("FlinkRunner", "PortableRunner")
+
+
+def check_batch(options: PipelineOptions, plan: ExtractionPlan) -> None:
+    """Raises ParameterError for a batch job with more rounds than Flink can plan.
+
+    Flink's planner for batch walks every path through the graph. Each round reads what the rounds before have found in
+    several steps, so the number of paths grows by a factor with each round: the job would wait for its plan for ever,
+    without an error. Streams are planned in another way. docs/engines.md has the details.
+    """
+    rounds = np.cumsum([len(level.rounds) for level in plan.levels])  # of levels 1 to n
+    if is_flink(options) and rounds[-1] > _MOST_ROUNDS:
+        fitting = int((rounds <= _MOST_ROUNDS).sum())
+        other = "" if plan.policy == "paper" else ", or policy paper, which has one round for each length"
+        raise ParameterError(
+            f"max_n must be at most {fitting} for policy {plan.policy} on Flink in batch{other}: Flink does not finish "
+            f"planning a job of {rounds[-1]} rounds."
+        )
 
 
 def stream_settings(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from dpngram.accounting import ParameterError
+from dpngram.accounting import ParameterError, plan_extraction
 from dpngram.pipelines.launch.beam_flags import beam_options
-from dpngram.pipelines.launch.flink import is_flink, stream_settings
+from dpngram.pipelines.launch.flink import check_batch, is_flink, stream_settings
 
 ALWAYS = ["--shutdown_sources_after_idle_ms=9223372036854775807", "--max_bundle_size=1", "--max_bundle_time_mills=100"]
 RESTARTS = ["--number_of_execution_retries=10", "--execution_retry_delay=10000"]
@@ -66,3 +66,16 @@ def test_a_job_ends_after_its_source():
     words = ["--runner=PortableRunner"]
     added = stream_settings(beam_options(words), words, replays=True, duration=60)
     assert added[0] == "--shutdown_sources_after_idle_ms=70000"
+
+
+def plan_of(policy, max_n):
+    return plan_extraction(epsilon=4, delta=1e-7, max_n=max_n, max_contributions=100, policy=policy)
+
+
+def test_a_batch_job_that_flink_would_plan_for_ever():
+    flink = beam_options(["--runner=FlinkRunner"])
+    for policy, most in (("plus", 3), ("paper", 9)):
+        check_batch(flink, plan_of(policy, most))
+        with pytest.raises(ParameterError, match=f"max_n must be at most {most} for policy {policy} on Flink in batch"):
+            check_batch(flink, plan_of(policy, most + 1))
+    check_batch(beam_options([]), plan_of("plus", 9))

@@ -124,7 +124,7 @@ class _SendDoFn(beam.DoFn):
         yield manifest
 
     def _send(self, key: bytes, value: bytes) -> None:
-        from confluent_kafka import KafkaException, Producer
+        from confluent_kafka import Producer
 
         if self._producer is None:
             settings = {"enable.idempotence": True, "message.max.bytes": _MOST_BYTES}
@@ -136,4 +136,4 @@ class _SendDoFn(beam.DoFn):
         if not answers:
             raise TimeoutError
         if answers[0] is not None:
-            raise KafkaException(answers[0])
+            raise KafkaError(Message.KAFKA_OUTPUT_FAILED.format(kind=answers[0].name()))

@@ -282,7 +282,8 @@ def _weights_plot(seen: dict[int, _Level]) -> str:
     for exponent in range(math.ceil(low), math.floor(high) + 1):
         x = left + (exponent - low) / span * (_WIDTH - left - 10)
         shapes.append(f"<line class=grid x1={x:.1f} x2={x:.1f} y1=0 y2={bottom} />")
-        shapes.append(f"<text class=name x={x:.1f} y={bottom + 18}>{10**exponent:,g}</text>")
+        kind = "name end" if x > _WIDTH - 60 else "name"  # beside the edge there is no room for half of a number
+        shapes.append(f"<text class='{kind}' x={x:.1f} y={bottom + 18}>{10**exponent:,g}</text>")
     return f"<svg viewBox='0 0 {_WIDTH} {bottom + 24}' role=img>{''.join(shapes)}</svg>"
 
 

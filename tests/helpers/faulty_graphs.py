@@ -76,7 +76,7 @@ def streamed(pipeline, directory, policy, monkeypatch):
     plan = make_plan(policy, windows=2)
     extract = ExtractLevels(plan, noise_key=key_in(directory), shards=2)
     flags = argparse.Namespace(subscription="projects/p/subscriptions/s", kafka_topic=None)
-    messages = stream._read(pipeline, flags, None, extract.settings())
+    messages = stream._read(pipeline, flags, None, extract.settings(), None)
     stream.stream_messages(messages, ("user", "text", "time"), FixedWindows(10), str(directory / "out"), plan, extract)
 
 

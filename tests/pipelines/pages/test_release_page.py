@@ -100,3 +100,12 @@ def test_on_a_phone(release, tmp_path):
     width, label, wide, cut = measure_on_a_phone((release / "report.html").read_text(), tmp_path)
     assert (width, wide, cut) == (PHONE, 0, 0)
     assert label >= 10
+
+
+def test_a_number_at_the_edge_of_a_figure_is_not_cut(release, tmp_path):
+    """Weights up to a little more than 1,000: this number is written at the right edge."""
+    manifest = json.loads((release / "manifest.json").read_text())
+    rows = {n: [([f"w{i}"] * n, weight) for i, weight in enumerate((1001.0, 30.0, 1.5))] for n in (1, 2, 3)}
+    page = render_report(manifest, rows)
+    assert ">1,000<" in page
+    assert measure_on_a_phone(page, tmp_path)[3] == 0

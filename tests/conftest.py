@@ -32,7 +32,6 @@ LONG = (
     "transforms/test_reference.py",
     "pipelines/io/test_output_directory.py",
     "statistical/test_precision.py",
-    "engines/test_kafka_flink.py",
     FLINK,
     "transforms/test_decide_release.py",
     "security/test_fuzz_files.py",

@@ -56,11 +56,19 @@ def long_tests() -> Iterator[Job]:
             yield Job(f"tests of {name}", (*PYTEST, "-m", "campaign", name))
 
 
+LIVE = "tests/engines/test_kafka_flink.py::test_windows_come_out_one_by_one"
+
+
+def live() -> Iterator[Job]:
+    """A stream from Kafka on Flink. The one job of its section: a limited campaign runs it every day, and first."""
+    yield Job("windows of a stream", (*PYTEST, "-m", "campaign", LIVE))
+
+
 def engines() -> Iterator[Job]:
     for path in sorted((TESTS / "engines").glob("test_*.py")):
         if "pytest.mark.campaign" in path.read_text(encoding="utf-8"):
             name = str(path.relative_to(ROOT))
-            yield Job(f"engine of {name}", (*PYTEST, "-m", "campaign", name))
+            yield Job(f"engine of {name}", (*PYTEST, "-m", "campaign", name, "--deselect", LIVE))
 
 
 def versions() -> Iterator[Job]:
@@ -115,6 +123,7 @@ def digests() -> Iterator[Job]:
 
 
 SECTIONS = {
+    "live": live,
     "versions": versions,
     "engines": engines,
     "mutants": mutants,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from campaign import run
-from campaign.run import SECTIONS, Job, arrange, main
+from campaign.run import LIVE, SECTIONS, Job, arrange, main
 
 
 def test_every_file_with_the_mark_is_in_it():
@@ -23,8 +23,16 @@ def test_files_of_a_section_exist(section):
     assert jobs
     for job in jobs:
         for word in job.command:
-            if word.endswith(".py"):
-                assert (run.ROOT / word).exists(), word
+            file = word.partition("::")[0]
+            if file.endswith(".py"):
+                assert (run.ROOT / file).exists(), word
+
+
+def test_ci_runs_a_stream_every_day():
+    for day in range(3):
+        assert LIVE in arrange(list(SECTIONS), day)[0].command
+    path, _, name = LIVE.partition("::")
+    assert f"@pytest.mark.campaign\ndef {name}(" in (run.ROOT / path).read_text(encoding="utf-8")
 
 
 def test_sections_take_turns_and_begin_elsewhere():

@@ -139,6 +139,7 @@ class Stream:
         return expected
 
 
+@pytest.mark.campaign
 def test_windows_come_out_one_by_one(broker, cluster, topic, tmp_path):
     """Windows in which nobody, or hardly anybody, says something neither stall the others nor leave a trace. Then a
     TaskManager is killed: nothing is lost, nothing comes twice."""

@@ -227,14 +227,18 @@ def _leak(_start, secret):
     return secret
 
 
-@pytest.mark.parametrize("policy", ["paper", "plus"])
-def test_the_command_translates_offline(policy, capsys):
+@pytest.mark.parametrize(
+    ("policy", "lengths", "most"), [("paper", 3, 600_000), ("plus", 3, 600_000), ("plus", 9, 1_800_000)]
+)
+def test_the_command_translates_offline(policy, lengths, most, capsys):
+    """The service refuses a graph of more than 10 MB; the largest job here is 1.2 MB."""
     flags = [*WHERE, "--noise_key", "file:gs://some-bucket/noise.key", "--bad_records", "gs://some-bucket/bad"]
-    assert extract("gs://some-bucket/out", *CLOUD, *OFFLINE, *IMAGE, *flags, "--policy", policy) == 0
+    flags += ["--policy", policy, "--max_n", lengths]
+    assert extract("gs://some-bucket/out", *CLOUD, *OFFLINE, *IMAGE, *flags) == 0
     out = capsys.readouterr().out
     steps, size = re.fullmatch(r"Dry run: the job has (\d+) steps and ([\d,]+) bytes\. [^\n]+\n", out).groups()
     assert int(steps) > 30
-    assert 50_000 < int(size.replace(",", "")) < 600_000
+    assert 50_000 < int(size.replace(",", "")) < most
 
 
 def test_streams_translate_offline(capsys):

@@ -1,9 +1,8 @@
 """Policy `plus`, second edition: more n-grams for the same budget.
 
 Every user has one budget for the whole run (budgets.py). Level 1 is made in three rounds, each of which leaves out what
-the ones before have released. Every later level has three rounds, too:
-
-With a public vocabulary, level 1 has one small round instead, which weighs the listed words.
+the ones before have released. With a public vocabulary, level 1 has one small round instead, which weighs the listed
+words. Every later level has three rounds:
 
 1. *Survey*, on all of V_k. A prediction from earlier levels guides a user's weight to grams that are neither hopeless
    nor certain (guide.py). The noisy values show, stratum by stratum, how many cells are zero cells and how high the

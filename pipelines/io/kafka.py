@@ -84,10 +84,12 @@ class ReadKafka(beam.PTransform):
     The arrival of a message is the broker's append time, so the topic must have `message.timestamp.type=LogAppendTime`;
     CreateTime is what producers write, and is refused. The watermark is the append time of the last message, and if
     there is none to read, this worker's clock minus two seconds: clocks of workers and brokers must agree that well.
-    Where a clock was turned back, a message counts as arrived at the watermark, so none is late.
+    Messages of a transaction that is open cannot be read yet, nor can any that came after them: then the watermark
+    waits for its end. Where append times fall (a clock was turned back, or another broker leads), a message counts as
+    arrived with the latest before it, so none is late.
 
-    Privacy: the watermark does not follow what users write. Which messages are read together does not matter, since
-    each is decided by itself, see `ParseMessages`.
+    Privacy: the watermark does not follow what users write. Which messages are read together does not matter: each is
+    decided by itself, see `ParseMessages`, and arrivals follow from the partition alone, as long as clocks agree.
 
     Args:
         topic: what to read, and until when.
@@ -118,8 +120,9 @@ def _settings(topic: Topic) -> dict[str, Any]:
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
         "auto.offset.reset": "error",
+        "isolation.level": "read_committed",  # also if the file of settings says another: a replay reads the same
         "queued.max.messages.kbytes": 32 << 10,
-        "fetch.wait.max.ms": int(1000 * _IDLE),  # a broker answers `nothing_before` after what it was asked before
+        "fetch.wait.max.ms": int(1000 * _IDLE),  # a call waits no longer for messages
         "receive.message.max.bytes": 1 << 30,
     }
 
@@ -209,6 +212,8 @@ class _Reader:
         from confluent_kafka import Consumer, TopicPartition
 
         self._consumer = Consumer(_settings(topic))
+        # Sees where a partition ends for producers. For the first, it ends where a transaction is open.
+        self._onlooker = Consumer({**_settings(topic), "isolation.level": "read_uncommitted"})
         self._partitions = {number: TopicPartition(topic.name, number) for number in partitions}
         self._next: dict[int, int] = {}  # the offset of the next message
         self._end: dict[int, int] = {}  # nothing is below it; above the next if what ends a transaction takes offsets
@@ -244,13 +249,13 @@ class _Reader:
         return found
 
     def nothing_before(self, number: int) -> int | None:
-        """A time such that every message of a partition before it has been read; None if there is more, or nobody
-        answers."""
+        """A time such that every message of a partition before it has been read; None if there is more, or may be when
+        a transaction ends, or nobody answers."""
         from confluent_kafka import KafkaException
 
         asked = time.time()
         try:
-            _, end = self._consumer.get_watermark_offsets(self._partitions[number], timeout=PATIENCE)
+            _, end = self._onlooker.get_watermark_offsets(self._partitions[number], timeout=PATIENCE)
         except KafkaException:
             return None
         read = max(self._next[number], self._end.get(number, 0))
@@ -262,6 +267,7 @@ class _Reader:
 
     def close(self) -> None:
         self._consumer.close()
+        self._onlooker.close()
 
 
 class _Readers:
@@ -331,19 +337,20 @@ class _ReadDoFn(beam.DoFn):
             _READERS.give(topic, partitions, reader)
 
     def _blocks(self, found: list[tuple[int, int, bytes | None]], passed: int) -> Iterator[MessageBlock]:
+        """Arrivals never fall, wherever a call ends: so they are the same when the partition is read once more."""
         messages: list[bytes] = []
         arrivals: list[int] = []
         size = 0
         for _, moment, message in found:
+            is_behind, passed = moment < passed, max(moment, passed)
             if message is None:  # a tombstone
                 self._empty.inc()
             elif len(message) > MAX_MESSAGE_BYTES:
                 self._long.inc()
             else:
-                if moment < passed:
-                    self._clock.inc()
+                self._clock.inc(int(is_behind))
                 messages.append(message)
-                arrivals.append(max(moment, passed))
+                arrivals.append(passed)
                 size += len(message)
             if size >= _BLOCK_BYTES:
                 yield MessageBlock.of(messages, arrivals)

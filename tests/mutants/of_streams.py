@@ -25,6 +25,33 @@ STREAMS = (
         tests=("tests/pipelines/io/test_kafka.py::test_partitions_together",),
     ),
     Mutant(
+        name="a_transaction_overtaken",
+        why="The watermark passes messages of an open transaction: its producer makes the messages of others late, and "
+        "what a window holds is another when the topic is read once more.",
+        edits=(
+            Edit(
+                "pipelines/io/kafka.py",
+                "_, end = self._onlooker.get_watermark_offsets",
+                "_, end = self._consumer.get_watermark_offsets",
+            ),
+        ),
+        tests=("tests/pipelines/io/test_kafka.py::test_an_open_transaction_holds_the_watermark",),
+    ),
+    Mutant(
+        name="arrivals_by_call",
+        why="Where append times fall, an arrival depends on where a call to the broker ended: a topic read once more "
+        "has other windows, and users may be in more than the plan pays for.",
+        edits=(
+            Edit(
+                "pipelines/io/kafka.py",
+                "is_behind, passed = moment < passed, max(moment, passed)",
+                "is_behind = moment < passed",
+            ),
+            Edit("pipelines/io/kafka.py", "arrivals.append(passed)", "arrivals.append(max(moment, passed))"),
+        ),
+        tests=("tests/pipelines/io/test_kafka.py::test_arrivals_do_not_depend_on_where_a_call_ends",),
+    ),
+    Mutant(
         name="a_topic_that_was_cut",
         why="A stream whose first messages are gone is read once more as if it were the same: users are counted anew, "
         "and are in more windows than the plan pays for.",

@@ -1,5 +1,6 @@
 """Kafka as a source, on a stand-in for the client: what is read, where the watermark is. tests/engines has a broker."""
 
+import itertools
 import sys
 import types
 
@@ -55,13 +56,18 @@ class Record:
 
 
 class Broker:
-    """What a consumer sees of one partition: batches that come one after another, and where the partition ends."""
+    """What a consumer sees of one partition: batches that come one after another, and where the partition ends.
 
-    def __init__(self, *batches, end=0):
-        self.batches, self.end, self.assigned, self.down = list(batches), end, [], False
+    Messages of a transaction that is open are behind `end`, and before `written`.
+    """
 
-    def __call__(self, _settings):
-        return self
+    def __init__(self, *batches, end=0, written=None):
+        self.batches, self.end, self.written, self.assigned, self.down = list(batches), end, written, [], False
+
+    def __call__(self, settings):
+        if self.written is None or settings["isolation.level"] == "read_committed":
+            return self
+        return Broker(end=self.written)
 
     def assign(self, partitions):
         self.assigned.append(tuple(partition.offset for partition in partitions))
@@ -165,6 +171,27 @@ def test_the_end_of_a_transaction_is_no_message(serve):
     read = serve(Broker([Record(0, 5000), Record(2, error=EOF)], [], end=2))
     assert read(0)[1] == 1
     assert read(1)[2] == 998.0
+
+
+def test_an_open_transaction_holds_the_watermark(serve):
+    """Its messages, and what others wrote after them, have append times already, and are read when it ends."""
+    assert serve(Broker([Record(0, 5000), Record(1, error=EOF)], [], end=1, written=3))(0)[2] == 5.0
+    read = serve(Broker([Record(0, 5000), Record(1, error=EOF)], [], end=1, written=3))
+    read(0)
+    assert read(1)[2] == 5.0
+    read = serve(Broker([Record(0, 5000), Record(1, error=EOF)], [], end=1, written=1))
+    read(0)
+    assert read(1)[2] == 998.0
+
+
+def test_arrivals_do_not_depend_on_where_a_call_ends(serve):
+    """Another broker leads, with a clock that is behind: read once more, in other calls, each arrival is the same."""
+    records = [Record(0, 9000, b"a"), Record(1, 8000, None), Record(2, 8200, b"b"), Record(3, 9500, b"c")]
+    records.append(Record(4, 9400, b"d"))
+    expected = [(b"a", 9000), (b"b", 9000), (b"c", 9500), (b"d", 9500)]
+    for cuts in ([0, 5], [0, 1, 5], [0, 2, 3, 5], [0, 1, 2, 3, 4, 5]):
+        read = serve(Broker(*(records[begin:end] for begin, end in itertools.pairwise(cuts))))
+        assert [one for begin in cuts[:-1] for one in read(begin)[0]] == expected
 
 
 def test_a_clock_that_was_turned_back_makes_nobody_late(serve):
@@ -284,10 +311,11 @@ def test_the_same_stream_once_more(tmp_path):
 
 
 def test_settings(tmp_path):
-    (tmp_path / "config").write_text("sasl.password=a=b\n")
+    (tmp_path / "config").write_text("sasl.password=a=b\nisolation.level=read_uncommitted\n")
     settings = kafka._settings(Topic("servers", "topic", str(tmp_path / "config")))
     assert settings["sasl.password"] == "a=b"
     assert settings["enable.auto.commit"] is False
+    assert settings["isolation.level"] == "read_committed"  # a start with another file reads the same messages
 
 
 def test_the_graph_names_no_secret(tmp_path):

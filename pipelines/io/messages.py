@@ -275,6 +275,8 @@ class _GatherDoFn(beam.DoFn):
 class ParseMessages(beam.PTransform):
     """MessageBlock -> DocumentBlock: documents at the time of their message, or of its arrival, plus `delay`.
 
+    A block has the time of the first arrival, which is not after that of any of its documents.
+
     A message is a JSON object; its user is a text or a whole number, its text a text or a list of tokens, its time a
     number of seconds since 1970 or an ISO 8601 text (in UTC unless it has a time zone).
 
@@ -285,7 +287,9 @@ class ParseMessages(beam.PTransform):
     holds is a function of the messages and their arrivals: not of the speed of the job, or of a restart.
 
     Privacy: the watermark comes from the source's clock, never from the messages. Otherwise one message with a time far
-    in the future would make everybody else's late. A message that cannot be used is counted and left out; no error
+    in the future would make everybody else's late. Nor do the times of blocks: some engines take what waits in the
+    order of times. A user's message with an early time would bring its block before the blocks of earlier arrivals, and
+    other users' first windows would be other ones. A message that cannot be used is counted and left out; no error
     shows its content.
 
     Args:
@@ -315,4 +319,4 @@ class _ParseDoFn(beam.DoFn):
         self._late.inc(read.late)
         self._early.inc(read.early)
         for block in read.blocks:
-            yield TimestampedValue(block, Timestamp(micros=1000 * int(block.times.min())))
+            yield TimestampedValue(block, messages.begin)

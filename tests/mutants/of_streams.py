@@ -52,6 +52,19 @@ STREAMS = (
         tests=("tests/pipelines/io/test_kafka.py::test_arrivals_do_not_depend_on_where_a_call_ends",),
     ),
     Mutant(
+        name="blocks_at_the_times_of_users",
+        why="A block has the earliest time that somebody wrote in it: on an engine that goes by times it overtakes "
+        "others, and one user decides which windows of another user count.",
+        edits=(
+            Edit(
+                "pipelines/io/messages.py",
+                "yield TimestampedValue(block, messages.begin)",
+                "yield TimestampedValue(block, Timestamp(micros=1000 * int(block.times.min())))",
+            ),
+        ),
+        tests=("tests/pipelines/test_stream.py::test_others_do_not_decide_when_a_user_is_read",),
+    ),
+    Mutant(
         name="a_topic_that_was_cut",
         why="A stream whose first messages are gone is read once more as if it were the same: users are counted anew, "
         "and are in more windows than the plan pays for.",

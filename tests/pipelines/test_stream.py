@@ -1,21 +1,25 @@
 """`dpngram stream` without an engine: its flags, its messages, its windows on disk. Engines run it in tests/engines."""
 
 import json
+import types
 
 import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.transforms.window import FixedWindows, SlidingWindows
+from apache_beam.transforms.window import FixedWindows, SlidingWindows, WindowFn
 from apache_beam.utils.timestamp import Timestamp
 from helpers.runs import files, small_corpus
 
 from dpngram.accounting import ParameterError, plan_extraction
 from dpngram.pipelines.cli import main
-from dpngram.pipelines.io.messages import GatherMessages
+from dpngram.pipelines.io.messages import GatherMessages, MessageBlock, MessageFields, _ParseDoFn
 from dpngram.pipelines.stream import stream_messages
 from dpngram.transforms import ExtractLevels
+from dpngram.transforms.blocks.columns import binary_array
+from dpngram.transforms.document_form import DocumentForm
+from dpngram.transforms.limit_windows import _AdmitDoFn, _ShardDoFn
 from dpngram.transforms.randomness.noise_key import KeyReference, Randomness
-from dpngram.transforms.testing import exact_plan
+from dpngram.transforms.testing import exact_plan, key_source
 
 FLAGS = {
     "--epsilon": "4",
@@ -241,6 +245,58 @@ def test_a_stream_that_was_started_again_says_so(tmp_path):
     said = json.loads((second / "manifest.json").read_text())["stream"]
     assert said.startswith("This stream was started again")
     assert "It is another release" in said
+
+
+def in_windows(reads, most=1):
+    """(text, window in seconds) of what is kept of u, on an engine like Prism: what waits for a key is taken in the
+    order of its times, and of the steps that made it. A window has 10 s, the delay 20 s.
+    """
+    windows, randomness = FixedWindows(10), key_source(b"n" * 32).randomness
+    parse = _ParseDoFn(MessageFields("user", "text", "time"), 20_000)
+    shard, admission = (
+        step(windows, randomness, *more) for step, more in ((_ShardDoFn, (DocumentForm(), 1)), (_AdmitDoFn, (most,)))
+    )
+    shard.setup()
+    admission.setup()
+    waiting = []
+    for arrival, messages in reads:
+        block = MessageBlock.of(
+            [json.dumps(message).encode() for message in messages], [1000 * arrival] * len(messages)
+        )
+        shard.start_bundle()
+        for parsed in parse.process(block):
+            (window,) = windows.assign(WindowFn.AssignContext(parsed.timestamp))
+            waiting += shard.process(parsed.value, parsed.timestamp, window)
+        waiting += shard.finish_bundle()
+    state = types.SimpleNamespace(value=b"", read=lambda: state.value, set=lambda due: None)
+    state.write = lambda value: vars(state).update(value=value)
+    kept = []
+    for element in sorted(waiting, key=lambda element: element.timestamp):  # stable
+        for one in admission.process(element.value, state, state):
+            rows = zip(one.value.users.to_pylist(), strings(one.value), strict=True)
+            kept += [(text, one.timestamp.micros // 10**7 * 10 - 20) for user, text in rows if user == b"u"]
+    return kept
+
+
+def strings(block):
+    return [text.decode() for text in binary_array(block.offsets, block.data).to_pylist()]
+
+
+def test_others_do_not_decide_when_a_user_is_read(monkeypatch):
+    """Blocks that wait for an engine keep the order of their arrival, whatever times other users write in them."""
+    monkeypatch.setenv("unused", "ab" * 32)
+
+    def message(user, text, time):
+        return {"user": user, "text": text, "time": time}
+
+    mine = [[message("u", "first", 98)], [message("u", "second", 101)]]
+    assert in_windows([(100, mine[0]), (101, mine[1])]) == [("first", 90)]
+    for other in (82, 99, 150):
+        late = message("v", "x", other)
+        assert in_windows([(100, mine[0]), (101, [*mine[1], late])]) == [("first", 90)]
+        assert in_windows([(100, [late, *mine[0]]), (101, mine[1])]) == [("first", 90)]
+    # Nor does the user, by times that go backwards.
+    assert in_windows([(100, mine[1]), (101, [message("u", "late", 85)])]) == [("second", 100)]
 
 
 def test_plans_without_privacy_are_refused(tmp_path):

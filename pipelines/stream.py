@@ -82,6 +82,7 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     extract = ExtractLevels(
         plan,
         **extraction_arguments(flags),
+        user_field=flags.user_field,  # the state counts the windows of its values
         max_bad_fraction=1.0,  # windows have no gate
         bound_windows=True,
         window_delay=delay,

@@ -62,7 +62,8 @@ class LimitWindowsPerUser(beam.PTransform):
     windows of a user never falls, so a timer that came too early could only leave out too much.
     A job that is started anew, without that state, would count every user from zero: 2W windows in all. So the start of
     a stream is remembered with its key and label, before any document passes, and a second one is refused unless the
-    operator asks for it. So is a start with other `shards`, which would look for users in other parts of the state.
+    operator asks for it. So is a start with other `shards`, which would look for users in other parts of the state, and
+    one with other windows, settings or another field of the user.
 
     Args:
         windows: W, the most windows that one user may be in.
@@ -196,7 +197,8 @@ class _ShardDoFn(_NamesUsersDoFn):
     def setup(self) -> None:
         super().setup()
         if self._start is not None:  # no document passes before the start is remembered
-            self._source.start_stream(self._start.name, known=self._start.known, shards=self._shards)
+            counts = repr((Windows.of(self._windows), self._form.user_field))
+            self._source.start_stream(self._start.name, known=self._start.known, shards=self._shards, counts=counts)
 
     def start_bundle(self) -> None:
         self._waiting = {False: _Waiting(), True: _Waiting()}  # texts, and sequences of tokens

@@ -52,6 +52,11 @@ class Message(enum.Enum):
         "which its state knows in how many windows each user was; give that number, or a new --release label, which is "
         "another release."
     )
+    STREAM_SETTINGS = (
+        "start: a stream was started with {key} and this release label before, with other settings, other windows or "
+        "another user field, so what it has counted and spent does not fit; give the same, or a new --release label, "
+        "which is another release."
+    )
     STREAM_DIFFERS = (
         "start: a stream was started with {key} and this release label before, with another topic, other first "
         "messages, fields, windows or settings, so it cannot be read once more as the same release; --start again is "

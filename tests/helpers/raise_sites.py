@@ -208,6 +208,11 @@ def other_shards(tmp):
         opened(tmp).start_stream(C, shards=shards)
 
 
+def other_settings(tmp):
+    for counts in (C, C[::-1]):
+        opened(tmp).start_stream(C, counts=counts)
+
+
 def other_stream(tmp):
     for first in (C, C[::-1]):
         opened(tmp).begin_stream(first)
@@ -263,6 +268,7 @@ SITES = {
     "no place for a record": lambda t, m: no_record(t, m),
     "a stream started twice": lambda t, m: second_start(t),
     "a stream continued with other shards": lambda t, m: other_shards(t),
+    "a stream continued with other settings": lambda t, m: other_settings(t),
     "another stream under the same name": lambda t, m: other_stream(t),
     "a secret": lambda t, m: secret(m),
     "another key": lambda t, m: group_users.group_users(

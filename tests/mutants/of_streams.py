@@ -65,6 +65,32 @@ STREAMS = (
         tests=("tests/pipelines/test_stream.py::test_others_do_not_decide_when_a_user_is_read",),
     ),
     Mutant(
+        name="continued_by_another_plan",
+        why="A stream goes on from its state under another plan: a user in W windows of either has spent more than any "
+        "of the two says.",
+        edits=(
+            Edit(
+                "transforms/randomness/noise_key.py",
+                'derive_key(self._master, "stream settings", *self._names, counts).hex()',
+                'derive_key(self._master, "stream settings", counts).hex()',
+            ),
+        ),
+        tests=("tests/transforms/test_limit_windows.py::test_a_start_that_counts_something_else_is_refused",),
+    ),
+    Mutant(
+        name="other_windows_are_continued",
+        why="A stream goes on from a state that counted longer windows: their numbers are those of other windows, and "
+        "users are in more than the plan pays for.",
+        edits=(
+            Edit(
+                "transforms/limit_windows.py",
+                "counts = repr((Windows.of(self._windows), self._form.user_field))",
+                "counts = repr(self._form.user_field)",
+            ),
+        ),
+        tests=("tests/transforms/test_limit_windows.py::test_a_start_that_counts_something_else_is_refused",),
+    ),
+    Mutant(
         name="a_topic_that_was_cut",
         why="A stream whose first messages are gone is read once more as if it were the same: users are counted anew, "
         "and are in more windows than the plan pays for.",

@@ -201,6 +201,25 @@ def test_no_document_passes_before_a_stream_is_remembered(tmp_path):
     set_up(_Start("two", known=True))
 
 
+def test_a_start_that_counts_something_else_is_refused(tmp_path):
+    """A state that is restored has numbers of windows, of users by one field, that one plan pays for."""
+    key = KeyReference("file", str(tmp_path / "key"))
+    key.create_if_missing()
+    fixed, start = FixedWindows(10), _Start("one", known=False)
+
+    def set_up(windows=fixed, settings="s", user="user"):
+        _ShardDoFn(windows, Randomness(key, "", "x", settings), DocumentForm(user_field=user), 2, start).setup()
+
+    set_up()
+    start = _Start("two", known=True)
+    set_up()
+    set_up(SlidingWindows(10, 10))  # the same windows
+    others = [{"windows": one} for one in (FixedWindows(5), FixedWindows(10, offset=1), SlidingWindows(10, 5))]
+    for other in [*others, {"settings": "t"}, {"user": "author"}]:
+        with pytest.raises(NoiseKeyError, match="with other settings, other windows or another user field"):
+            set_up(**other)
+
+
 def test_a_stream_remembers_its_start(tmp_path):
     """A whole run; the second is refused when its graph is built, before a document is read."""
     options = {"noise_key": str(tmp_path / "key"), "plan": exact_plan(max_n=1, threshold=1.2, windows=2)}

@@ -221,16 +221,19 @@ class KeySource:
             raise NoiseKeyError(Message.KEY_REUSED.format(key=self._reference.location))
         return self.binding(fingerprint)
 
-    def start_stream(self, start: str, *, known: bool = False, shards: int = 1) -> None:
+    def start_stream(self, start: str, *, known: bool = False, shards: int = 1, counts: str = "") -> None:
         """Refuses a second start of the stream with this key and label; otherwise remembers this one.
 
         Privacy: how many windows a user was in is known to the state of the job alone. A start without it counts anew.
-        So does one that looks for a user in another part of the state.
+        So does one that looks for a user in another part of the state, or counts other windows or other users in it.
+        With other settings the windows to come would cost something else than those that the state has counted: a user
+        in W windows of either plan has spent neither of the two.
 
         Args:
             start: names this start. Workers that set up the same graph give the same name.
             known: an earlier start is known to the operator, and no reason to stop.
             shards: into how many parts the users of the state are cut; all starts must have the same.
+            counts: what the state counts, and of whom; all starts must have the same, and the same settings.
         """
         content = derive_key(self._master, "start", start).hex()
         if not self._reference.remember(self.id, self._stream_use(), content) and not known:
@@ -238,6 +241,9 @@ class KeySource:
         parts = derive_key(self._master, "parts", str(shards)).hex()
         if not self._reference.remember(self.id, self._stream_use("parts"), parts):
             raise NoiseKeyError(Message.STREAM_SHARDS.format(key=self._reference.location))
+        settings = derive_key(self._master, "stream settings", *self._names, counts).hex()
+        if not self._reference.remember(self.id, self._stream_use("settings"), settings):
+            raise NoiseKeyError(Message.STREAM_SETTINGS.format(key=self._reference.location))
 
     def begin_stream(self, source: str, *, again: str = "", replayed: bool = False) -> None:
         """Refuses to read a stream without its state if it is not the one that was read before; remembers what it is.

@@ -115,6 +115,9 @@ def test_a_stream_is_started_once(tmp_path):
     source(tmp_path / "k").start_stream("second", known=True)
     with pytest.raises(NoiseKeyError, match="another number of --shards"):  # it would find no user in its state
         source(tmp_path / "k").start_stream("second", known=True, shards=2)
+    for changed in (source(tmp_path / "k", settings="[]"), source(tmp_path / "k")):  # another plan; other windows
+        with pytest.raises(NoiseKeyError, match="with other settings, other windows or another user field"):
+            changed.start_stream("second", known=True, counts="" if changed.randomness.settings == "[]" else "hours")
     source(tmp_path / "k", release="next").start_stream("second")
     source(tmp_path / "k", application="B").start_stream("second")
     source(tmp_path / "k").bind(b"0:10", b"f" * 16)

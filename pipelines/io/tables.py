@@ -67,10 +67,14 @@ def _all_bad(reason: str, first: int, count: int) -> Parsed:
 def read_columns(users: list[pa.Array], contents: list[pa.Array], first: int) -> Parsed:
     """Documents from the columns of one batch. A row is bad without a user, or if its content is not a text.
 
-    Without a column of contents, or if it cannot hold texts, all rows are bad.
+    Without a column of contents, or if it cannot hold texts, all rows are bad. Where some columns hold texts and others
+    lists of tokens, those of the first column's kind count.
+
+    Privacy: which columns count follows from their types. If it followed from where values are, a value in a column
+    that nobody else uses would decide how the rows of others are read, or stop the run.
     """
     count = len(users[0])
-    who, what = _coalesce([_strings(column) for column in users]), _coalesce([_content(column) for column in contents])
+    who, what = _coalesce([_strings(column) for column in users]), _coalesce(_of_one_kind(contents))
     if who is None:
         return _all_bad("bad_user", first, count)
     no_user = ~pc.fill_null(pc.greater(pc.binary_length(who), 0), False).to_numpy(zero_copy_only=False)
@@ -118,9 +122,17 @@ def _holes(lists: pa.Array, marked: Any) -> Any:
     return found
 
 
+def _of_one_kind(contents: list[pa.Array]) -> list[pa.Array | None]:
+    """The columns that hold what the first one holds, texts or lists; columns of the type null hold nothing."""
+    found = [_content(column) for column in contents if not pa.types.is_null(column.type)]
+    usable = [column for column in found if column is not None]
+    kinds = [pa.types.is_large_binary(column.type) for column in usable]
+    same = [column for column, kind in zip(usable, kinds, strict=True) if kind == kinds[0]]
+    return same or [_content(column) for column in contents[:1]]
+
+
 def _coalesce(columns: list[pa.Array | None]) -> pa.Array | None:
     usable = [column for column in columns if column is not None]
-    usable = [column for column in usable if column.null_count < len(column)] or usable[:1]
     return (usable[0] if len(usable) == 1 else pc.coalesce(*usable)) if usable else None
 
 

@@ -48,3 +48,22 @@ def test_one_broken_string_spoils_its_own_record(tmp_path):
     parts = read(tmp_path / "in.avro", "avro")
     assert (len(users_of(parts)), reasons_of(parts)) == (99, ["bad_utf8"])
     assert sum(part.records for part in parts) == 100
+
+
+def test_a_value_in_a_column_of_another_kind_decides_nothing(tmp_path):
+    """Texts, and lists of tokens beside them: which column counts follows from types, not from who has a value."""
+    users, texts = ["a", "b", "c"], pa.array(["x", None, "z"], pa.string())
+    nobody, one = (pa.array([None, None, last], pa.list_(pa.string())) for last in (None, ["q"]))
+    for lists in (nobody, one):
+        columns = {"user": users, "text": texts, "content": lists}
+        pq.write_table(pa.table(columns), tmp_path / "texts.parquet")
+        assert users_of(read(tmp_path / "texts.parquet", "parquet")) == ["a", "c"]
+        columns = {"user": users, "text": lists, "content": texts}
+        pq.write_table(pa.table(columns), tmp_path / "lists.parquet")
+        assert users_of(read(tmp_path / "lists.parquet", "parquet")) == [user for user in users[2:] if lists is one]
+    columns = {"user": users, "text": pa.nulls(3), "content": pa.array([["x"], None, ["z"]])}
+    pq.write_table(pa.table(columns), tmp_path / "nothing.parquet")
+    assert users_of(read(tmp_path / "nothing.parquet", "parquet")) == ["a", "c"]
+    columns = {"user": users, "text": texts, "content": pa.array(["p", "q", "r"])}
+    pq.write_table(pa.table(columns), tmp_path / "both.parquet")
+    assert users_of(read(tmp_path / "both.parquet", "parquet")) == users

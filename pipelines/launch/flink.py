@@ -12,7 +12,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.pipelines.launch.beam_internals import FLINK_FLAGS
 
-__all__ = ["check_batch", "is_flink", "stream_settings"]
+__all__ = ["check_batch", "is_flink", "restores_state", "stream_settings"]
 
 _NEVER = str(2**63 - 1)  # milliseconds
 _SPARE = 10.0  # seconds that the clocks of launcher and workers may differ
@@ -24,6 +24,16 @@ _MOST_ROUNDS = 9  # of a batch job: nine were planned in seconds, twelve not in 
 def is_flink(options: PipelineOptions) -> bool:
     """Whether the job goes to Flink: by its own runner, or by a job server, which for streams is Flink's."""
     return options.view_as(StandardOptions).runner in ("FlinkRunner", "PortableRunner")
+
+
+def restores_state(options: PipelineOptions, words: Sequence[str]) -> bool:
+    """Whether a job on Flink goes on from what another has left.
+
+    Args:
+        options: Beam's options, for the runner.
+        words: the words of the command line that are Beam's.
+    """
+    return is_flink(options) and "savepoint_path" in _given(words)
 
 
 def check_batch(options: PipelineOptions, plan: ExtractionPlan) -> None:

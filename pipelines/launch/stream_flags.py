@@ -4,15 +4,17 @@ import argparse
 import importlib.util
 import os
 import re
+from typing import Any
 
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions, StandardOptions
 from apache_beam.transforms.window import FixedWindows, SlidingWindows
 from apache_beam.utils.timestamp import Timestamp
 
 from dpngram.accounting import ParameterError
 from dpngram.accounting.parameters import check_choice, check_number
 from dpngram.pipelines.io.kafka_topic import KafkaError, Topic, TopicLook, look_at_topic, read_config
+from dpngram.pipelines.launch.dataflow import is_dataflow
 from dpngram.pipelines.launch.extraction_flags import (
     deny_flag,
     extraction_flags,
@@ -21,6 +23,7 @@ from dpngram.pipelines.launch.extraction_flags import (
     screen_flags,
 )
 from dpngram.pipelines.launch.flags import Flag, Kind, OneLineParser, budget_flags, users_flag
+from dpngram.pipelines.launch.flink import restores_state
 from dpngram.pipelines.launch.input_flags import check_apart
 from dpngram.pipelines.launch.ledger_flags import ledger_flags
 from dpngram.pipelines.launch.runner import runs_here
@@ -186,7 +189,8 @@ def check_start(flags: argparse.Namespace, options: PipelineOptions) -> None:
     """Raises ParameterError if this engine cannot continue a stream.
 
     Privacy: a job that forgot which windows its users were in counts them anew, which is another release, unless it
-    reads the same messages from the first on. Only a topic says whether it does, and only a record what they were.
+    reads the same messages from the first on. Only a topic says whether it does, and only a record what they were. An
+    engine goes on from another job's state if it is told so, and begins without any if not, in silence.
     """
     start = check_choice("start", flags.start, STARTS)
     runner = options.view_as(StandardOptions).runner
@@ -194,6 +198,13 @@ def check_start(flags: argparse.Namespace, options: PipelineOptions) -> None:
         raise ParameterError(
             f"start must not be continued with {runner or 'the local runner'}: it keeps nothing of a job that has "
             "ended. --start again is another release, and its epsilon and delta are added."
+        )
+    google: Any = options.view_as(GoogleCloudOptions)
+    restored = restores_state(options, flags.beam_flags) or (is_dataflow(options) and google.update)
+    if start == "continued" and not (restored or can_replay(flags, options)):
+        raise ParameterError(
+            "start must not be continued without --savepoint_path on Flink, or --update on Dataflow: the engine would "
+            "begin without the state. --start again is another release, and its epsilon and delta are added."
         )
     if start == "replayed" and not can_replay(flags, options):
         raise ParameterError(

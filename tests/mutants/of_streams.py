@@ -91,6 +91,19 @@ STREAMS = (
         tests=("tests/transforms/test_limit_windows.py::test_a_start_that_counts_something_else_is_refused",),
     ),
     Mutant(
+        name="continued_from_nothing",
+        why="A stream counts as continued though the engine is told of no state: it begins without any, and users "
+        "are in twice as many windows.",
+        edits=(
+            Edit(
+                "pipelines/launch/stream_flags.py",
+                'if start == "continued" and not (restored or can_replay(flags, options)):',
+                'if start == "continued" and restored is None:',
+            ),
+        ),
+        tests=("tests/pipelines/launch/test_stream_flags.py::test_what_can_be_continued",),
+    ),
+    Mutant(
         name="a_topic_that_was_cut",
         why="A stream whose first messages are gone is read once more as if it were the same: users are counted anew, "
         "and are in more windows than the plan pays for.",

@@ -157,7 +157,8 @@ def test_a_stream_enters_what_it_may_ever_spend(tmp_path, capsys, monkeypatch):
             return stop.code
 
     for start, number in (("new", 1), ("continued", 1), ("again", 2)):
-        assert stream(start, "--budget", "6,1e-5") == 0
+        restored = ["--savepoint_path", tmp_path] if start == "continued" else []
+        assert stream(start, "--budget", "6,1e-5", *restored) == 0
         assert len(Ledger(ledger).read()[0]) == number
         if start == "new":  # what its workers do
             key = KeyReference.parse(str(tmp_path / "key"), remote=True)

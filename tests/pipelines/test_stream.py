@@ -225,7 +225,8 @@ def test_a_second_start_is_refused(tmp_path, monkeypatch, capsys):
         assert "a stream was started with" in errors
         assert "--start again" in errors
         assert errors.count("\n") == 1
-    for changes in ({"start": "again"}, {"start": "continued", "runner": "PortableRunner"}, {"release": "next"}):
+    continued = {"start": "continued", "runner": "PortableRunner", "savepoint_path": "there"}
+    for changes in ({"start": "again"}, continued, {"release": "next"}):
         assert stream(tmp_path, **{"runner": "PrismRunner", **changes}) == 0
     assert stream(tmp_path, runner="PrismRunner", start="never") == 2
 

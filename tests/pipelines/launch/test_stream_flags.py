@@ -43,12 +43,35 @@ def test_windows_wait_for_what_is_late():
 )
 def test_what_can_be_read_once_more(words, can):
     options, flags = beam_options(["--runner=PortableRunner"]), parse(*words, "--start=replayed")
+    flags.beam_flags = []
     assert can_replay(flags, options) is can
     if can:
         check_start(flags, options)
     else:
         with pytest.raises(ParameterError, match="start must not be replayed without kafka_topic and a key"):
             check_start(flags, options)
+
+
+@pytest.mark.parametrize(
+    ("words", "beam_words", "may"),
+    [
+        (["--input=in"], ["--runner=PortableRunner"], False),
+        (["--input=in"], ["--runner=PortableRunner", "--savepoint_path=there"], True),
+        (["--input=in"], ["--runner=FlinkRunner", "--update"], False),
+        (["--input=in"], ["--runner=DataflowRunner"], False),
+        (["--input=in"], ["--runner=DataflowRunner", "--update"], True),
+        (["--kafka_topic=t"], ["--runner=PortableRunner"], True),  # without the state it is read once more
+    ],
+)
+def test_what_can_be_continued(words, beam_words, may):
+    """Who says that the engine restores the state must also say it to the engine."""
+    flags = parse(*words, "--noise_key=key", "--start=continued")
+    flags.beam_flags = beam_words
+    if may:
+        check_start(flags, beam_options(beam_words))
+    else:
+        with pytest.raises(ParameterError, match="must not be continued without --savepoint_path"):
+            check_start(flags, beam_options(beam_words))
 
 
 def test_a_topic_is_looked_at(monkeypatch):

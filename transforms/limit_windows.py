@@ -197,7 +197,8 @@ class _ShardDoFn(_NamesUsersDoFn):
     def setup(self) -> None:
         super().setup()
         if self._start is not None:  # no document passes before the start is remembered
-            counts = repr((Windows.of(self._windows), self._form.user_field))
+            windows = Windows.of(self._windows), self._randomness.window_delay  # a window's number, and its name
+            counts = repr((windows, self._form.user_field))
             self._source.start_stream(self._start.name, known=self._start.known, shards=self._shards, counts=counts)
 
     def start_bundle(self) -> None:

@@ -84,8 +84,8 @@ STREAMS = (
         edits=(
             Edit(
                 "transforms/limit_windows.py",
-                "counts = repr((Windows.of(self._windows), self._form.user_field))",
-                "counts = repr(self._form.user_field)",
+                "counts = repr((windows, self._form.user_field))",
+                "counts = repr((windows is None, self._form.user_field))",
             ),
         ),
         tests=("tests/transforms/test_limit_windows.py::test_a_start_that_counts_something_else_is_refused",),

@@ -207,15 +207,16 @@ def test_a_start_that_counts_something_else_is_refused(tmp_path):
     key.create_if_missing()
     fixed, start = FixedWindows(10), _Start("one", known=False)
 
-    def set_up(windows=fixed, settings="s", user="user"):
-        _ShardDoFn(windows, Randomness(key, "", "x", settings), DocumentForm(user_field=user), 2, start).setup()
+    def set_up(windows=fixed, settings="s", user="user", delay=0):
+        randomness = Randomness(key, "", "x", settings, delay)
+        _ShardDoFn(windows, randomness, DocumentForm(user_field=user), 2, start).setup()
 
     set_up()
     start = _Start("two", known=True)
     set_up()
     set_up(SlidingWindows(10, 10))  # the same windows
     others = [{"windows": one} for one in (FixedWindows(5), FixedWindows(10, offset=1), SlidingWindows(10, 5))]
-    for other in [*others, {"settings": "t"}, {"user": "author"}]:
+    for other in [*others, {"delay": 10_000}, {"settings": "t"}, {"user": "author"}]:
         with pytest.raises(NoiseKeyError, match="with other settings, other windows or another user field"):
             set_up(**other)
 

@@ -1,6 +1,7 @@
 """`extract_frame`: private n-grams from a data frame of pandas, or a table of Arrow, in this process."""
 
 import contextlib
+import itertools
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -227,8 +228,10 @@ def _from_pandas(parameter: str, series: Any) -> Any:
     exceptions).
     """
     wanted, as_value = (_USERS, _as_user) if parameter == "user" else (_TEXTS, _as_text)
-    dtype = series.dtype.categories.dtype if hasattr(series.dtype, "categories") else series.dtype
-    by_value = dtype.kind == "O" or (parameter == "user" and dtype.kind == "f")
+    values = series.dtype.categories if hasattr(series.dtype, "categories") else series
+    by_value = values.dtype.kind == "O" or (parameter == "user" and values.dtype.kind == "f")
+    if values.dtype == object and not _is_plain(values):
+        return [as_value(value) for value in series]
     try:
         with warnings.catch_warnings():  # older versions of Arrow try arrays as numbers, which numpy warns of
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -240,6 +243,22 @@ def _from_pandas(parameter: str, series: Any) -> Any:
         return [as_value(value) for value in series]
     _check_kind(parameter, str(series.name), kind, wanted)
     return found
+
+
+def _is_plain(values: Any) -> bool:
+    """Whether there are only texts, lists of texts, numbers and gaps. Arrow takes sets for lists, too, and bytes for
+    texts, if nothing else in the column is in the way.
+    """
+    kinds = set(map(type, values))
+    if np.ndarray in kinds and any(value.ndim != 1 for value in values if type(value) is np.ndarray):
+        return False
+    lists = (value for value in values if type(value) in _LISTS) if kinds & _LISTS else ()
+    kinds = (kinds - _LISTS - {int}) | set(map(type, itertools.chain.from_iterable(lists)))
+    others = kinds - {str, np.str_, float, type(None)}
+    return all(kind.__module__.startswith("pandas._libs.") for kind in others)  # NA and NaT
+
+
+_LISTS = {list, tuple, np.ndarray}
 
 
 def _check_kind(parameter: str, name: str, kind: pa.DataType, wanted: str) -> None:
@@ -278,7 +297,7 @@ def _as_user(value: Any) -> str | None:
 
 
 def _as_text(value: Any) -> str | list[str] | None:
-    if isinstance(value, (list, tuple, np.ndarray)):
+    if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim):  # else it is no list
         tokens = [_as_string(token) for token in value]
         return None if None in tokens else [token for token in tokens if token is not None]
     return _as_string(value)

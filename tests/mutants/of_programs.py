@@ -18,6 +18,19 @@ PROGRAMS = (
         tests=("tests/pipelines/test_stream.py::test_a_directory_for_each_window_with_a_release",),
     ),
     Mutant(
+        name="a_column_read_as_arrow_likes",
+        why="Arrow takes a set for a list if nothing else in the column is in the way: one user decides whether "
+        "the rows of others count.",
+        edits=(
+            Edit(
+                "pipelines/frames.py",
+                "if values.dtype == object and not _is_plain(values):",
+                "if values.dtype == object and not len(values):",
+            ),
+        ),
+        tests=("tests/pipelines/test_frames.py::test_a_row_is_read_by_its_own_values",),
+    ),
+    Mutant(
         name="a_window_written_twice",
         why="A restarted stream replaces a window's release by one with other noise: whoever kept the first has two.",
         edits=(

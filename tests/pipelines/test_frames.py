@@ -104,6 +104,8 @@ ANYTHING = [
     *(5, "5", np.int64(5), np.uint8(5), np.str_("5"), 5.0, np.float64(5), 1.5, True, np.True_, 2**63, 2**70, 2.0**60),
     *(float("inf"), float("nan"), None, pd.NA, pd.NaT, b"5", "\ud800", Decimal(5), date(2020, 1, 1), UUID(int=5)),
     *([], ["a"], ("a", "b"), np.array(["a"]), np.array([1]), ["a", None], ["a", 5], [None], [["a"]], {"a": 1}),
+    # What Arrow takes for lists, or for texts, where nothing else of the column is in the way:
+    *({"a"}, frozenset("a"), {"a": 1}.keys(), [{"a"}], ["a", b"b"], np.array([b"a"]), np.array("a"), np.array([["a"]])),
 ]
 
 

@@ -125,8 +125,6 @@ def extract_frame(
         for part in [empty_table(n), *in_order([EMPTY_TABLE, *tables.get(n, {}).values()])]
     ]
     result = pa.concat_tables(rows)
-    phrases = pa.array([" ".join(tokens) for tokens in result["tokens"].to_pylist()], pa.string())
-    result = pa.table({"n": result["n"], "phrase": phrases, "tokens": result["tokens"], "weight": result["weight"]})
     return result if isinstance(frame, pa.Table) else result.to_pandas()
 
 

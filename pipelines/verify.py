@@ -14,7 +14,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from dpngram import __version__
 from dpngram.accounting import ExtractionPlan, ParameterError, guarantee_in_words
-from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
+from dpngram.pipelines.io.encoding import OUTPUT_FORMATS, PhraseError
 from dpngram.pipelines.io.release_files import MANIFEST, REPORT, Rows, rows_name, rows_path
 from dpngram.pipelines.io.writing import MANIFEST_VERSION
 from dpngram.pipelines.launch.flags import OneLineParser, print_error
@@ -158,6 +158,9 @@ def _check_file(directory: str, output_format: str, level: dict[str, Any], rows:
         rows[n] = OUTPUT_FORMATS[output_format].decode(data, n)
         grams = [tuple(tokens) for tokens, _ in rows[n]]
         weights = [float(weight) for _, weight in rows[n]]
+    except PhraseError:
+        yield f"{name} must have phrases that are their tokens, joined by blanks."
+        return
     except Exception as error:
         yield f"{name} does not have the columns of a release ({type(error).__name__})."
         return

@@ -129,7 +129,10 @@ def test_releases_fit_the_schemas(tmp_path):
         row.validate(json.loads(line))
     found["levels"][0]["exact"] = 3
     assert not manifest.is_valid(found)
-    assert not row.is_valid({"n": 1, "tokens": [], "weight": 2.0})
+    good = {"n": 1, "phrase": "a", "tokens": ["a"], "weight": 2.0}
+    assert row.is_valid(good)
+    assert not row.is_valid({**good, "tokens": []})
+    assert not row.is_valid({name: value for name, value in good.items() if name != "phrase"})
 
 
 def test_the_site_works_from_disk(tmp_path):

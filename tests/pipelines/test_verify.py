@@ -71,6 +71,10 @@ ROWS = {
     "each n-gram once": lambda lines: [lines[0], lines[0], *lines[2:]],
     "must have 2 tokens": lambda lines: [*lines[:-1], '{"n": 2, "tokens": ["zz"], "weight": 1.0}\n'],
     "does not have the columns": lambda lines: [*lines[:-1], '{"n": 2}\n'],
+    "must have phrases that are their tokens": lambda lines: [
+        lines[0].replace('"phrase": "', '"phrase": "x'),
+        *lines[1:],
+    ],
     "weights that are finite": lambda lines: [*lines[:-1], lines[-1].replace('"weight": ', '"weight": NaN, "x": ')],
     "whose last token, were not released": lambda lines: [
         *lines[:-1],

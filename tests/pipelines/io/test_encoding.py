@@ -1,18 +1,21 @@
 """Releases in every output format, and back."""
 
+import csv
 import dataclasses
 import io
 import json
 
+import fastavro
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from helpers.runs import extract, jsonl
 
 from dpngram.pipelines.cli import main
 from dpngram.pipelines.io import encoding as encoding_module
-from dpngram.pipelines.io.encoding import OUTPUT_FORMATS
+from dpngram.pipelines.io.encoding import OUTPUT_FORMATS, PhraseError
 from dpngram.transforms.blocks.grams import GramTable, empty_table
 
 
@@ -60,7 +63,75 @@ def test_tokens_keep_their_borders(name):
         assert len(set(encoded.decode().splitlines())) == 5
     else:
         assert [tuple(tokens) for tokens, _ in encoding.decode(encoded, 2)] == pairs
+        assert phrases_in(encoded, name) == ["a b c", "a b c", 'q" x,y', "l\nm back\\s", "\u00e9 a"]
     assert encoding.decode(encoding.encode(empty_table(2)), 2) == []
+
+
+def phrases_in(data, name):
+    """As programs of others read them."""
+    file = io.BytesIO(data)
+    if name == "jsonl":
+        rows = [json.loads(line) for line in file]
+    elif name == "csv":
+        rows = list(csv.DictReader(io.StringIO(data.decode(), newline="")))
+    else:
+        rows = list(fastavro.reader(file)) if name == "avro" else pa.parquet.read_table(file).to_pylist()
+    columns = ["token_1", "token_2", "weight", "phrase"] if name == "csv" else ["n", "phrase", "tokens", "weight"]
+    assert [list(row) for row in rows] == [columns] * len(rows)
+    return [row["phrase"] for row in rows]
+
+
+@pytest.mark.parametrize("name", ["csv", "jsonl", "parquet", "avro"])
+def test_a_phrase_that_is_not_its_tokens_is_an_error(name):
+    """Releases of version 0.1 have no phrases; a wrong one is told."""
+    encoding, table = OUTPUT_FORMATS[name], numbered(2)
+    good = encoding.encode(table)
+    rows = encoding.decode(good, 2)
+    phrases = phrases_in(good, name)
+    columns = {"tokens": [tokens for tokens, _ in rows], "weight": table.weight, "n": [2, 2]}
+    for given, wrong in ((None, False), (phrases, False), (phrases[::-1], True)):
+        data = as_written_by_others(columns | ({} if given is None else {"phrase": given}), name)
+        if wrong:
+            with pytest.raises(PhraseError, match="must be its tokens"):
+                encoding.decode(data, 2)
+        else:
+            assert encoding.decode(data, 2) == rows
+
+
+def as_written_by_others(columns, name):
+    table, sink = pa.table(columns), io.BytesIO()
+    rows = table.to_pylist()
+    if name == "jsonl":
+        sink.write(jsonl(rows))
+    elif name == "csv":
+        places = {f"token_{place}": [tokens[place - 1] for tokens in columns["tokens"]] for place in (1, 2)}
+        pa.csv.write_csv(pa.table(places | {key: columns[key] for key in columns if key not in ("n", "tokens")}), sink)
+    elif name == "parquet":
+        pa.parquet.write_table(table, sink)
+    else:
+        fields = [
+            {"name": "tokens", "type": {"type": "array", "items": "string"}},
+            {"name": "weight", "type": "double"},
+        ]
+        fields += [{"name": "phrase", "type": "string"}] if "phrase" in columns else []
+        fastavro.writer(sink, {"type": "record", "name": "Ngram", "fields": fields}, rows)
+    return sink.getvalue()
+
+
+def test_rows_of_long_tokens():
+    """64 tokens of 4,096 bytes are a row of any format, which is read again."""
+    words = [f"{i:02d}" + '"' * 4094 for i in range(64)]
+    table = GramTable(
+        n=64,
+        tokens=np.arange(64, dtype=np.int32).reshape(1, 64),
+        weight=np.ones(1),
+        token_offsets=np.arange(65) * 4096,
+        token_bytes=np.frombuffer("".join(words).encode(), np.uint8),
+    )
+    for name in set(OUTPUT_FORMATS) - {"vocab"}:
+        encoding = OUTPUT_FORMATS[name]
+        assert encoding.decode(encoding.encode(table), 64) == [(words, 1.0)]
+        assert encoding.decode_columns(encoding.encode(table), 64)["tokens"].to_pylist() == [words]
 
 
 def numbered(rows):

@@ -8,6 +8,7 @@
 - `ExtractNgrams` is a PTransform from documents to rows (`Ngram`). `ExtractLevels` gives one table (`GramTable`) for
   each length instead. A noise key that cannot be used is a `NoiseKeyError`.
 - `extract_frame` does all of it for a data frame of pandas or a table of Arrow.
+- `read_release` reads what the command `dpngram extract` has written, and checks it.
 - `Ledger` adds up what several releases of the same users spend.
 
 `dpngram.accounting` and `dpngram.transforms` have the parts. The command `dpngram` is in `dpngram.pipelines`.
@@ -36,6 +37,7 @@ __all__ = [
     "extract_frame",
     "pipelines",
     "plan_extraction",
+    "read_release",
     "transforms",
 ]
 
@@ -44,6 +46,7 @@ if TYPE_CHECKING:  # mypy and editors see plain imports, and so find a name that
     from dpngram.accounting import ExtractionPlan, ParameterError, explain_plan, plan_extraction
     from dpngram.pipelines.frames import extract_frame
     from dpngram.pipelines.io.ledger_file import Ledger
+    from dpngram.pipelines.io.load_release import read_release
     from dpngram.transforms import ExtractLevels, ExtractNgrams, GramTable, Ngram, NoiseKeyError
 else:
     _NAMES = {
@@ -52,6 +55,7 @@ else:
         "pipelines": (),
         "pipelines.frames": ("extract_frame",),
         "pipelines.io.ledger_file": ("Ledger",),
+        "pipelines.io.load_release": ("read_release",),
     }
 
     def __getattr__(name):

@@ -246,7 +246,7 @@ def _json(findings: Sequence[Finding], error: float, seconds: float) -> bytes:
 def _page(findings: Sequence[Finding], error: float) -> str:
     """The table, and a figure for each claimed epsilon."""
     rows = [[str(number), *_row(finding)] for number, finding in enumerate(findings, 1)]
-    parts, charts = [section("Findings", table(["", *_HEAD], rows))], []
+    parts, charts = [section("Findings", table(["", *_HEAD], rows, name="findings"))], []
     for epsilon in sorted({finding.claim[0] for finding in findings}):
         chosen = [(number, f) for number, f in enumerate(findings, 1) if f.claim[0] == epsilon]
         fits = [None if f.fit is None else min(f.fit.epsilon / epsilon, _TOP) for _, f in chosen]

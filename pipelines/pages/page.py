@@ -1,6 +1,7 @@
 """A self-contained page: frame, sections and tables; readable in the dark and in print, without any other file."""
 
 import html
+from collections.abc import Collection
 
 __all__ = ["render", "section", "table"]
 
@@ -28,7 +29,9 @@ def section(title: str, body: str) -> str:
     return f"<section><h2>{html.escape(title)}</h2>{body}</section>"
 
 
-def table(header: list[str], rows: list[list[str]], *, name: str = "", tall: bool = False) -> str:
+def table(
+    header: list[str], rows: list[list[str]], *, name: str = "", tall: bool = False, on_screen: Collection[int] = ()
+) -> str:
     """A table of plain texts, whose first column names the rows.
 
     Args:
@@ -36,11 +39,13 @@ def table(header: list[str], rows: list[list[str]], *, name: str = "", tall: boo
         rows: a cell may have a second line, in small type: the deviation under a mean.
         name: an id for the style sheet and scripts.
         tall: whether it scrolls by itself.
+        on_screen: rows that are not printed.
     """
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
     body = "".join(
-        f"<tr><th>{html.escape(row[0])}</th>{''.join(f'<td>{_lines(cell)}</td>' for cell in row[1:])}</tr>"
-        for row in rows
+        f"<tr{' class=screen' if place in on_screen else ''}><th>{html.escape(row[0])}</th>"
+        f"{''.join(f'<td>{_lines(cell)}</td>' for cell in row[1:])}</tr>"
+        for place, row in enumerate(rows)
     )
     opening = f"<table id='{name}'>" if name else "<table>"
     top = f"<thead><tr>{head}</tr></thead>" if header else ""
@@ -63,7 +68,7 @@ h1{font-size:2rem;letter-spacing:-.02em;margin:.2em 0 .6em}h2{font-size:1.1rem;m
 section{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:1.2rem 1.4rem;margin:1rem 0}
 p,ul{max-width:var(--prose)}figure{margin:.6rem 0}
 figcaption,footer{color:var(--soft);font-size:.88rem}figcaption{margin:.4rem 0 0 3rem}footer{margin-top:2rem}
-.two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(26rem,100%),1fr));gap:1rem 2rem}
+.two{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(26rem,100%),1fr));gap:1rem 2rem}
 .caution{border-left:4px solid #e69f00;padding-left:.9rem}
 .danger{border:2px solid var(--red);color:var(--red);border-radius:10px;padding:.8rem 1rem;max-width:none}
 table{border-collapse:collapse;width:100%;font-size:.92rem}
@@ -77,9 +82,11 @@ background-repeat:no-repeat;background-size:3rem 100%,3rem 100%,.8rem 100%,.8rem
 background-attachment:local,local,scroll,scroll}.tall{max-height:32rem;overflow:auto}
 .tall thead th{position:sticky;top:0;background:var(--card)}
 @media(max-width:40rem){main{padding:1rem .6rem 3rem}section{padding:.9rem .8rem}h1{font-size:1.5rem}
-figcaption{margin-left:0}tbody th{white-space:normal;min-width:6rem}}
+figcaption{margin-left:0}tbody th{white-space:normal;min-width:6rem}#findings tbody th{min-width:0}}
 @media print{:root{--page:#fff;--ink:#000;--soft:#333;--line:#ccc;--card:#fff}main{max-width:none;padding:0}
 section{border:none;padding:.4rem 0}h2{break-after:avoid}figure,tr{break-inside:avoid}
+section:has(.two){break-inside:avoid}
 .two{grid-template-columns:1fr 1fr}html,body{font-size:12px}.scroll{overflow:visible;background:none}
-.tall{max-height:none}table{font-size:10.5px}th,td{padding:.15rem .3rem}thead th,tbody th{white-space:normal}}
+.tall{max-height:none}.screen{display:none}
+table{font-size:10.5px}th,td{padding:.15rem .3rem}thead th,tbody th{white-space:normal}}
 """

@@ -8,6 +8,7 @@ import html
 import itertools
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
@@ -30,6 +31,7 @@ __all__ = ["render_report"]
 
 
 _TOP, _ALL = 200, 2000  # grams shown for each length, and in all; keeps the page under a megabyte
+_PRINTED = 20  # of them on paper
 _LONGEST = 160  # characters of a gram that are shown
 _BATCH = 1 << 14  # rows that are looked at together
 _SIZE_BITS = 42  # of a weight's 52 bits after the first are left out where weights are counted by size
@@ -48,7 +50,7 @@ def render_report(manifest: Manifest, rows: Mapping[int, Iterable[Row]]) -> str:
     most = min(_TOP, _ALL // max(len(rows), 1))
     seen = {n: _Level(grams, most) for n, grams in rows.items()}
     levels = manifest["levels"]
-    words = "".join(f"<p>{html.escape(text)}</p>" for text in explain_plan(plan).split("\n\n"))
+    words = "".join(f"<p>{_unbroken_flags(text)}</p>" for text in explain_plan(plan).split("\n\n"))
     body = [
         section("What is protected", f"<p class='lead'>{html.escape(manifest['guarantee'])}</p>"),
         section(
@@ -61,7 +63,7 @@ def render_report(manifest: Manifest, rows: Mapping[int, Iterable[Row]]) -> str:
             _figure("Which share of the privacy budget each length has.", _budget_plot(plan))
             + _figure(
                 "The noisy weights of the n-grams of each length, small ones at the left, on a logarithmic scale; "
-                "where a strip is darker, more n-grams of this length have such a weight.",
+                "the stronger the colour, the more n-grams of this length have such a weight.",
                 _weights_plot(seen),
             ),
         ),
@@ -76,6 +78,11 @@ def render_report(manifest: Manifest, rows: Mapping[int, Iterable[Row]]) -> str:
     )
     title, heading = f"dpngram release: {manifest['released']:,} n-grams", f"{manifest['released']:,} private n-grams"
     return render(title, heading, "".join(body), footer, style=_STYLE, script=_SCRIPT)
+
+
+def _unbroken_flags(text: str) -> str:
+    """Text as HTML; no line ends after the hyphens of a flag."""
+    return re.sub(r"--\w+", r"<span class=flag>\g<0></span>", html.escape(text))
 
 
 def _plan(manifest: Manifest) -> ExtractionPlan:
@@ -187,17 +194,20 @@ def _weights_in_words(plan: ExtractionPlan) -> str:
 
 
 def _gram_table(seen: dict[int, _Level], most: int, bounds: dict[int, list[int]]) -> str:
-    shown = []
+    shown, on_screen = [], set()
     for n, level in seen.items():
         for place, (tokens, weight) in enumerate(level.heaviest):
             text = " ".join(" ".join(tokens).split("\n"))
             text = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "\u2026"
             least = bounds[n][place] if n in bounds else 0
+            if place >= _PRINTED:
+                on_screen.add(len(shown))
             shown.append([str(n), text, f"{weight:,.1f}", *([f"{least:,}" if least else ""] if bounds else [])])
+    printed = f"<span class=paper> Printed are {_PRINTED} of them.</span>" if on_screen else ""
     if not shown:
         return "<p>Nothing to show: the release is empty, or in a format without weights.</p>"
     return (
-        f"<p>The {most} heaviest of each length.</p><p id='choose' hidden>"
+        f"<p>The {most} heaviest of each length.{printed}</p><p id='choose' hidden>"
         f"<label>Length <select id='length'><option value=''>all</option>{_options(shown)}</select></label> "
         "<label>Search <input id='find' type='search'></label></p>"
         + table(
@@ -205,6 +215,7 @@ def _gram_table(seen: dict[int, _Level], most: int, bounds: dict[int, list[int]]
             shown,
             name="grams",
             tall=True,
+            on_screen=on_screen,
         )
     )
 
@@ -221,7 +232,7 @@ def _settings_table(manifest: Manifest) -> str:
         **manifest["settings"],
         **{name: plan[name] for name in ("epsilon", "delta", "eta", "windows", "policy")},
     }
-    return table([], [[str(name), str(value)] for name, value in rows.items()], name="settings")
+    return table([], [[str(name), str(value) or "none"] for name, value in rows.items()], name="settings")
 
 
 _WIDTH, _LEFT, _ROW, _LABEL = 640, 44, 26, 130
@@ -253,7 +264,7 @@ def _budget_plot(plan: ExtractionPlan) -> str:
 
 
 def _weights_plot(seen: dict[int, _Level]) -> str:
-    """A strip for each length: bins of equal width in the logarithm of the weight; a darker bin has more n-grams."""
+    """A strip for each length: bins of equal width in the logarithm of the weight; a stronger colour: more n-grams."""
     least = min((level.low for level in seen.values()), default=math.inf)
     most = max((level.high for level in seen.values()), default=0.0)
     if least > most:
@@ -302,13 +313,15 @@ th,td{text-align:left;padding:.3rem .8rem .3rem 0;overflow-wrap:anywhere;white-s
 thead th{font-weight:600}.scroll{margin:0}
 #levels td,#levels th,#grams td:nth-child(n+3),#grams th:nth-child(n+3){text-align:right}
 #levels tbody th,#grams tbody th{font-weight:400}#grams td,#settings td{font-variant-numeric:normal}
+#settings tbody th{white-space:nowrap}
 #grams td:nth-child(n+3){font-variant-numeric:tabular-nums;white-space:nowrap}
+.paper{display:none}.flag{white-space:nowrap}
 #choose{display:flex;flex-wrap:wrap;gap:.4rem 1.2rem}#choose[hidden]{display:none}
 thead th{overflow-wrap:normal}
 figure>svg{max-width:46rem}
 @media(max-width:40rem){svg text{font-size:22px}tbody th{min-width:0}th,td{padding-right:.5rem}#levels{min-width:34rem}
 #grams thead th{white-space:normal}}
-@media print{#choose{display:none}}
+@media print{#choose{display:none}.paper{display:inline}}
 input,select{max-width:100%;font:inherit;padding:.25rem .6rem;border:1px solid var(--line);
 border-radius:6px;background:var(--page);color:var(--ink)}
 """

@@ -2,8 +2,10 @@
 
 import html.parser
 import json
+import re
 import subprocess
 import tracemalloc
+from collections import Counter
 
 from helpers.browser import PHONE, QUIET, find_browser, measure_on_a_phone
 from helpers.runs import extract
@@ -100,6 +102,27 @@ def test_on_a_phone(release, tmp_path):
     width, label, wide, cut = measure_on_a_phone((release / "report.html").read_text(), tmp_path)
     assert (width, wide, cut) == (PHONE, 0, 0)
     assert label >= 10
+
+
+def test_on_paper(release, tmp_path):
+    """The 20 heaviest of each length are printed, and no flag is cut after its hyphens."""
+    page = (release / "report.html").read_text()
+    rows = re.findall(
+        r"<tr( class=screen)?><th>(\d)</th>", page[page.index("<table id='grams'") :].split("</table>")[0]
+    )
+    printed = Counter(n for hidden, n in rows if not hidden)
+    assert printed["2"] == printed["3"] == 20
+    assert len(rows) > sum(printed.values())
+    assert "<span class=flag>--max_bad_fraction</span>" in page
+    (tmp_path / "page.html").write_text(page)
+    sizes = []
+    for name, text in (("page", page), ("all", page.replace("<tr class=screen>", "<tr>"))):
+        (tmp_path / "page.html").write_text(text)
+        command = [find_browser(), *QUIET, f"--user-data-dir={tmp_path}/profile", "--no-pdf-header-footer"]
+        command += [f"--print-to-pdf={tmp_path}/{name}.pdf", f"file://{tmp_path}/page.html"]
+        subprocess.run(command, capture_output=True, timeout=120, check=True)
+        sizes.append(len(re.findall(rb"/Type\s*/Page\b", (tmp_path / f"{name}.pdf").read_bytes())))
+    assert 0 < sizes[0] < sizes[1]
 
 
 def test_a_number_at_the_edge_of_a_figure_is_not_cut(release, tmp_path):

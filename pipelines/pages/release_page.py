@@ -194,7 +194,8 @@ def _weights_in_words(plan: ExtractionPlan) -> str:
 
 
 def _gram_table(seen: dict[int, _Level], most: int, bounds: dict[int, list[int]]) -> str:
-    shown, on_screen = [], set()
+    shown: list[list[str]] = []
+    on_screen: set[int] = set()
     for n, level in seen.items():
         for place, (tokens, weight) in enumerate(level.heaviest):
             text = " ".join(" ".join(tokens).split("\n"))

@@ -101,8 +101,12 @@ class Ledger:
     def read(self) -> tuple[list[Entry], Budget | None]:
         """All releases in the file, and the budget that it keeps; raises ParameterError if it is not as it was."""
         if not os.path.exists(self.path):
-            self._check_head([_START])
-            return [], None
+            try:
+                self._check_head([_START])
+                return [], None
+            except ParameterError:
+                if not os.path.exists(self.path):  # else another process has just made it
+                    raise
         with self._locked(write=False) as file:
             return self._parse(file.read())[:2]
 

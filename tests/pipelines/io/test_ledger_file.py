@@ -203,6 +203,21 @@ def test_many_at_once(path):
     assert sorted(ids(path)) == sorted(f"{name}{number}" for name in "abcd" for number in range(20))
 
 
+def test_a_ledger_that_another_process_makes_at_this_moment(path, monkeypatch):
+    """Whoever saw no file looks again before it says that lines are missing."""
+    exists = os.path.exists
+
+    def look(place):
+        if place == path and not exists(place):
+            monkeypatch.undo()
+            Ledger(path).enter(SMALL, ReleaseName("other", repeats=True))
+            return False
+        return exists(place)
+
+    monkeypatch.setattr(os.path, "exists", look)
+    assert [entry.id for entry in Ledger(path).read()[0]] == ["other"]
+
+
 def _enter_one(path, name):
     try:
         Ledger(path, (2.5, 1e-6)).enter(PLAN, ReleaseName(name, repeats=True))

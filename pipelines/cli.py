@@ -5,9 +5,10 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from dpngram import __version__
-from dpngram.pipelines.launch.startup import quiet_imports, stop_in_order, stop_status
+from dpngram.pipelines.launch.startup import import_quickly, quiet_imports, stop_in_order, stop_status
 
 __all__ = ["main"]
 
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with stop_in_order():
             try:
-                program = importlib.import_module(f"dpngram.pipelines.{name}")
+                program = _import(f"dpngram.pipelines.{name}")
             except ModuleNotFoundError as error:
                 print(
                     f"dpngram: error: {name} needs the package {error.name}, which is not installed.", file=sys.stderr
@@ -57,6 +58,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output stopped reading: not an error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _import(name: str) -> Any:
+    if name in sys.modules:
+        return sys.modules[name]
+    with import_quickly():
+        return importlib.import_module(name)
 
 
 def _usage() -> str:

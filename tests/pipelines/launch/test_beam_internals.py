@@ -4,6 +4,7 @@ import ast
 import pickle
 import re
 import threading
+import types
 from pathlib import Path
 
 import apache_beam as beam
@@ -12,14 +13,17 @@ import pytest
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, TypeOptions
 from apache_beam.runners.portability import fn_api_runner
 from apache_beam.runners.worker import sdk_worker, statesampler
+from apache_beam.transforms import core
 
 from dpngram.pipelines.launch import beam_internals
 from dpngram.pipelines.launch.beam_flags import beam_options
-from dpngram.pipelines.launch.beam_internals import FnApiRunner, remember_views
+from dpngram.pipelines.launch.beam_internals import FnApiRunner, remember_signatures, remember_views
 from dpngram.pipelines.launch.runner import make_pipeline
 from dpngram.transforms.blocks.cells import CellBlock
 from dpngram.transforms.blocks.scratch import Scratch, find_scratch
+from dpngram.transforms.clip_and_weight import _WeighDoFn
 
+USUAL = beam_internals._usual_signature  # Beam's function
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -81,6 +85,26 @@ def test_few_parsers_are_made(monkeypatch):
         looks[remembered] = made.count(TypeOptions)
     assert looks[True] <= 2
     assert looks[False] > 5
+
+
+def test_signatures_are_remembered(monkeypatch):
+    """What Beam learns of our steps is the same, and it looks once at each method."""
+    looks = []
+    monkeypatch.setattr(core, "get_function_args_defaults", USUAL)  # put back at the end
+    remember_signatures()
+    methods = [getattr(kind, name) for kind in (beam.DoFn, _WeighDoFn) for name in dir(kind) if name[0] != "_"]
+    methods = [types.MethodType(method, object()) for method in methods if isinstance(method, types.FunctionType)]
+    assert len(methods) > 20
+    for _ in range(2):  # the lists are the caller's
+        for function in (*methods, len, lambda a, b=3: a):
+            names, defaults = core.get_function_args_defaults(function)
+            assert (names, defaults) == USUAL(function)
+            names.append("more")
+            defaults.clear()
+    monkeypatch.setattr(core, "get_signature", looks.append)
+    for method in methods:
+        core.get_function_args_defaults(method)
+    assert not looks
 
 
 def test_the_runner_tells_its_stages():

@@ -1,5 +1,6 @@
 """What a program changes in its process, and that it is put back where it matters."""
 
+import gc
 import logging
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 
 from dpngram.pipelines.launch.startup import (
     allow_long_chains,
+    import_quickly,
     keep_memory,
     quiet_imports,
     quiet_logging,
@@ -108,6 +110,42 @@ def test_tracebacks_of_threads(verbose):
 def test_memory():
     keep_memory()
     keep_memory()
+
+
+def test_no_garbage_is_looked_for_while_a_program_is_imported():
+    try:
+        with import_quickly():
+            assert not gc.isenabled()
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > 0
+        gc.unfreeze()
+        gc.disable()  # a host's choice
+        with import_quickly():
+            pass
+        assert not gc.isenabled()
+        assert not gc.get_freeze_count()
+    finally:
+        gc.unfreeze()
+        gc.enable()
+
+
+TWICE = """
+import gc
+from dpngram.pipelines.cli import main
+made = []
+for _ in range(2):
+    made += [[] for _ in range(1000)]
+    main(["plan", "--epsilon=4", "--delta=1e-6", "--max_n=1", "--max_contributions=5"])
+    print("frozen", gc.get_freeze_count())
+"""
+
+
+def test_what_a_host_has_made_is_not_kept():
+    """A second run in a process imports nothing: what is garbage by then must still be found."""
+    done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, check=True)
+    first, second = (int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("frozen"))
+    assert first > 1000
+    assert second < first + 1000
 
 
 def test_startup_needs_no_beam():

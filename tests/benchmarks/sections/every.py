@@ -1,0 +1,5 @@
+"""All sections, by name."""
+
+from benchmarks.sections import released
+
+SECTIONS = {**released.SECTIONS}

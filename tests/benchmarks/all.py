@@ -63,10 +63,13 @@ def make(name, flags):
         print(f"{name}: refused, since other programs take {100 * before:.0f} % of each core", flush=True)
         return False
     with tempfile.TemporaryDirectory(prefix="dpngram-figures-") as work:
-        settings = Settings(flags.data, flags.keys, flags.repeats, Path(work))
         words = f"python tests/benchmarks/all.py --only {name}"
         command = words + (f" --keys {flags.keys}" if flags.keys != KEYS else "")
-        made = record.make(name, lambda: section.make(settings), command, before)
+
+        def figures(part):
+            return section.make(Settings(flags.data, flags.keys, flags.repeats, Path(work), part))
+
+        made = record.make(name, figures, command, before)
     print(f"{name}: made in {made['seconds']} s; other programs took {made['load']} of each core", flush=True)
     return True
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURES = Path(__file__).resolve().parent / "figures"
+_HALF = ROOT / ".cache" / "figures"
 MEASURED = ("accounting", "transforms", "pipelines", "package", "setup.py")  # what a figure is a figure of
 PACKAGES = ("dpngram", "apache-beam", "numpy", "scipy", "pyarrow", "cryptography")
 BUSY = 0.5  # of each core, taken by other programs: above it a time is marked
@@ -107,10 +108,33 @@ def load_now():
     return watch.load()
 
 
+class Parts:
+    """Finished parts of a section that was stopped, by name; those of another commit are not taken.
+
+    Only for figures that a key decides: what is timed side by side is made in one go.
+    """
+
+    def __init__(self, section):
+        self.path = _HALF / f"{section}-{commit()}.json"
+        self.known = {}
+        if self.path.exists() and not self.path.stem.endswith("-changed"):
+            self.known = json.loads(self.path.read_text(encoding="utf-8"))
+
+    def __call__(self, name, function):
+        if name not in self.known:
+            self.known[name] = function()
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.write_text(json.dumps(self.known), encoding="utf-8")
+        return self.known[name]
+
+    def forget(self):
+        self.path.unlink(missing_ok=True)
+
+
 def make(section, function, command, before):
     """Runs the function of a section, and stores what it returns with the conditions."""
-    watch, start = Watch(), time.monotonic()
-    figures = function()
+    watch, start, parts = Watch(), time.monotonic(), Parts(section)
+    figures = function(parts)
     seconds = time.monotonic() - start
     during = watch.load()
     record = {
@@ -126,6 +150,7 @@ def make(section, function, command, before):
         "figures": figures,
     }
     store(record)
+    parts.forget()
     return record
 
 

@@ -17,15 +17,17 @@ UNTUNED = {"delta": 1e-6, "max_n": 6, "max_contributions": 50}
 PUBLISHED = [17, 254, 1273, 1954, 2221, 2020]  # Kim et al. 2021, MSNBC, one run
 
 
-def runs(corpus, keys, **budget):
+def runs(corpus, keys, part, name, **budget):
     """What each key releases: numbers by length, spurious ones by length."""
     plan = plan_extraction(**budget)
-    made = [corpus.run(plan, key) for key in range(keys)]
+    made = [part(f"{name}, key {key}", lambda key=key: corpus.run(plan, key)) for key in range(keys)]
     return {"released": [released for released, _ in made], "spurious": [found for _, found in made]}
 
 
-def both(corpus, keys, **budget):
-    return {policy: runs(corpus, keys, policy=policy, **budget) for policy in ("paper", "plus")}
+def both(corpus, keys, part, name, **budget):
+    return {
+        policy: runs(corpus, keys, part, f"{name}, {policy}", policy=policy, **budget) for policy in ("paper", "plus")
+    }
 
 
 def totals(made):
@@ -66,8 +68,8 @@ def spurious_words(made):
 def make_utility(settings):
     english = utility.jsonl(settings.data / "reddit_posts.jsonl.gz", "gzip")
     return {
-        "msnbc": both(utility.msnbc(settings.data), settings.keys, **utility.MSNBC),
-        "english": both(english, settings.keys, **utility.ENGLISH),
+        "msnbc": both(utility.msnbc(settings.data), settings.keys, settings.part, "msnbc", **utility.MSNBC),
+        "english": both(english, settings.keys, settings.part, "english", **utility.ENGLISH),
     }
 
 
@@ -122,9 +124,10 @@ def utility_tables(figures):
 def make_paper(settings):
     english = utility.jsonl(settings.data / "reddit_posts.jsonl.gz", "gzip")
     budget = {**utility.ENGLISH, "max_contributions": 300}
+    keys, part = settings.keys, settings.part
     return {
-        "msnbc": runs(utility.msnbc(settings.data), 2 * settings.keys, policy="paper", **utility.MSNBC),
-        "english": runs(english, settings.keys, policy="paper", **budget),
+        "msnbc": runs(utility.msnbc(settings.data), 2 * keys, part, "msnbc", policy="paper", **utility.MSNBC),
+        "english": runs(english, keys, part, "english", policy="paper", **budget),
     }
 
 
@@ -151,11 +154,11 @@ def paper_tables(figures):
 
 def untuned(name, corpus):
     def make(settings):
-        documents = corpus()
-        return [
-            {"corpus": name, "epsilon": epsilon, **both(documents, settings.keys, epsilon=epsilon, **UNTUNED)}
-            for epsilon in EPSILONS
-        ]
+        documents, rows = corpus(), []
+        for epsilon in EPSILONS:
+            made = both(documents, settings.keys, settings.part, f"{epsilon}", epsilon=epsilon, **UNTUNED)
+            rows.append({"corpus": name, "epsilon": epsilon, **made})
+        return rows
 
     return make
 
@@ -183,7 +186,9 @@ def make_ablation(settings):
         made[name] = {}
         for part, without in utility.PARTS.items():
             with without():
-                made[name][part] = runs(corpus, settings.keys, policy="plus", **budget)
+                made[name][part] = runs(
+                    corpus, settings.keys, settings.part, f"{name}, {part}", policy="plus", **budget
+                )
     return made
 
 

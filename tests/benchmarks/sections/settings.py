@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-
 TIMES = "\N{MULTIPLICATION SIGN}"
 NONE = "\N{EN DASH}"
 
@@ -16,6 +15,7 @@ class Settings:
     keys: int  # releases of each system
     repeats: int  # of each command that is timed
     work: Path  # an empty directory, deleted afterwards
+    part: Callable[[str, Callable[[], Any]], Any]  # (name, function): what it gives, or gave before a run was stopped
 
 
 @dataclasses.dataclass(frozen=True)

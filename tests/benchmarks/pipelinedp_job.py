@@ -3,9 +3,9 @@
     python pipelinedp_job.py --input tokens.txt --output grams.txt --epsilon 1 --delta 1e-7 --max_n 6 --cap 60
 
 A partition is an n-gram of any length up to `--max_n`, and a user gives at most `--cap` of them. One selection has the
-whole budget. `weighted` (the default) is what PipelineDP has for users with many partitions: Gaussian noise, and
-weights that fall with the number that a user gives. PipelineDP 0.3.1 searches for the noise of that strategy anew for
-each partition, which takes 12 ms; here the result is kept, since the search has the same three numbers every time.
+whole budget. `weighted` has Gaussian noise, and weights that fall with the number that a user gives; `geometric` is
+PipelineDP's default. PipelineDP 0.3.1 searches for the noise of `weighted` anew for each partition, which takes 12 ms;
+here the result is kept, since the search has the same three numbers every time.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def main():
     parser.add_argument("--delta", type=float, required=True)
     parser.add_argument("--max_n", type=int, required=True)
     parser.add_argument("--cap", type=int, required=True)
-    parser.add_argument("--strategy", choices=STRATEGIES, default="weighted")
+    parser.add_argument("--strategy", choices=STRATEGIES, default="geometric")
     given, rest = parser.parse_known_args()
     budget = pipeline_dp.NaiveBudgetAccountant(total_epsilon=given.epsilon, total_delta=given.delta)
     engine = pipeline_dp.DPEngine(budget, pipeline_dp.BeamBackend())

@@ -111,7 +111,7 @@ def load_now():
 class Parts:
     """Finished parts of a section that was stopped, by name; those of another commit are not taken.
 
-    Only for figures that a key decides: what is timed side by side is made in one go.
+    A part of what is timed side by side is one turn of everybody, made in one go, with the load of its time.
     """
 
     def __init__(self, section):
@@ -155,7 +155,10 @@ def make(section, function, command, before):
 
 
 def busy(record):
-    return max(record["load"]["before"], record["load"]["during"]) > BUSY
+    """Whether other programs took more than BUSY of each core: at the start, meanwhile, or in a turn of the timing."""
+    figures = record["figures"]
+    turns = figures.get("turns", []) if isinstance(figures, dict) else []
+    return max(record["load"]["before"], record["load"]["during"], *(turn["load"] for turn in turns)) > BUSY
 
 
 def spread(values):

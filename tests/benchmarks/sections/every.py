@@ -1,5 +1,5 @@
 """All sections, by name."""
 
-from benchmarks.sections import released
+from benchmarks.sections import peers, released
 
-SECTIONS = {**released.SECTIONS}
+SECTIONS = {**released.SECTIONS, **peers.SECTIONS}

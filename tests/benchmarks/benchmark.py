@@ -1,15 +1,15 @@
 """What an extraction costs, as ratios measured in one run. Run by hand:
 
-    python tests/benchmarks/benchmark.py msnbc english policies compare scaling workers [--repeats 3] [--data DIR]
+    python tests/benchmarks/benchmark.py msnbc english policies_msnbc compare scaling workers [--repeats 3] [--data DIR]
 
-`msnbc`, `english`, `policies` and `compare` read the data sets named in docs/results.md; `scaling` and `workers` make
-their own. All but `policies` run policy paper.
-Each measurement is a process of its own, imports included; the smallest of the repeats counts.
+`msnbc`, `english`, `policies_…` and `compare` read the data sets named in docs/results.md; `scaling` and `workers` make
+their own. All but `policies_…` run policy paper. Each measurement is a process of its own, imports included. The
+commands of a group take turns, and the median of the turns counts.
 """
 
 import argparse
-import math
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -27,18 +27,22 @@ TEXT = ["--input_format", "text", "--tokenizer", "whitespace", "--skip_header_li
 ONE = ["--direct_num_workers=1"]
 
 
-def compare(repeats, *commands):
-    """For each command the cheapest of some runs.
+def take_turn(commands):
+    """{name: Cost} of these commands, one after another."""
+    costs = {}
+    for name, command in commands.items():
+        with tempfile.TemporaryDirectory() as directory:
+            costs[name] = measure([str(word).replace("{out}", f"{directory}/out") for word in command])
+    return costs
 
-    The commands take turns, so that a slow minute of the machine does not fall on one of them alone.
-    """
-    best = [None] * len(commands)
-    for _ in range(repeats):
-        for number, command in enumerate(commands):
-            with tempfile.TemporaryDirectory() as directory:
-                cost = measure([str(word).replace("{out}", f"{directory}/out") for word in command])
-            best[number] = cost if best[number] is None else min(best[number], cost)  # by CPU
-    return best
+
+def median_of(turns, name, field):
+    return statistics.median(getattr(turn[name], field) for turn in turns)
+
+
+def ratio_of(turns, name, base, field="cpu"):
+    """The median of the turns: two costs are compared within one turn, so a slow minute falls on both."""
+    return statistics.median(getattr(turn[name], field) / getattr(turn[base], field) for turn in turns)
 
 
 def extract(*flags, program="extract"):
@@ -49,75 +53,92 @@ def plain(*arguments):
     return [sys.executable, __file__, "--plain", *arguments]
 
 
-def show(name, result, ratio=None):
-    text = f"{name:<58} CPU {result.cpu:7.2f} s   wall {result.wall:7.2f} s   memory {result.memory / 1e3:5.2f} GB"
-    print(text + ("" if ratio is None else f"   ratio {ratio:.2f}"), flush=True)
-
-
 def unpack_msnbc(data, work):
     path = work / "msnbc.seq"
-    with zipfile.ZipFile(data / "msnbc990928.zip") as archive:
-        path.write_bytes(archive.read("msnbc990928.seq"))
+    if not path.exists():
+        with zipfile.ZipFile(data / "msnbc990928.zip") as archive:
+            path.write_bytes(archive.read("msnbc990928.seq"))
     return path
 
 
-def bench_msnbc(data, repeats, work):
+def msnbc(data, work):
     path = unpack_msnbc(data, work)
-    loop, whole = compare(repeats, plain("loop", path), extract("--input", path, *TEXT, *PAPER_MSNBC, *ONE))
-    show("MSNBC, array functions in a plain loop", loop)
-    show("MSNBC, dpngram extract (CPU over the loop: at most 1.5)", whole, whole.cpu / loop.cpu)
+    return {
+        "MSNBC, array functions in a plain loop": plain("loop", path),
+        "MSNBC, `dpngram extract`": extract("--input", path, *TEXT, *PAPER_MSNBC, *ONE),
+    }
 
 
-def bench_english(data, repeats, _work):
+def english(data, _work):
     path = data / "reddit_posts.jsonl.gz"
-    only, whole = compare(repeats, plain("tokenize", path), extract("--input", path, *PAPER_ENGLISH, *ONE))
-    show("English, reading and tokenising only", only)
-    show("English, dpngram extract (CPU over that: at most 4)", whole, whole.cpu / only.cpu)
+    return {
+        "English posts, reading and tokenising only": plain("tokenize", path),
+        "English posts, Δ = 300, `dpngram extract`": extract("--input", path, *PAPER_ENGLISH, *ONE),
+    }
 
 
-def bench_policies(data, repeats, work):
-    path = unpack_msnbc(data, work)
-    english = ["--epsilon=4", "--delta=1e-7", "--max_n=9", "--max_contributions=100"]
-    for name, flags in {
-        "MSNBC": ["--input", path, *TEXT, *MSNBC],
-        "English": ["--input", data / "reddit_posts.jsonl.gz", *english],
-    }.items():
-        paper, plus = compare(repeats, *(extract(*flags, *ONE, "--policy", policy) for policy in ("paper", "plus")))
-        show(f"{name}, policy paper", paper)
-        show(f"{name}, policy plus (CPU over paper: at most 2.5)", plus, plus.cpu / paper.cpu)
+def policies_msnbc(data, work):
+    flags = ["--input", unpack_msnbc(data, work), *TEXT, *MSNBC, *ONE]
+    return {f"MSNBC, policy `{policy}`": extract(*flags, "--policy", policy) for policy in ("paper", "plus")}
 
 
-def bench_compare(data, repeats, work):
+def policies_english(data, _work):
+    flags = ["--epsilon=4", "--delta=1e-7", "--max_n=9", "--max_contributions=100", *ONE]
+    flags += ["--input", data / "reddit_posts.jsonl.gz"]
+    return {
+        f"English posts, Δ = 100, policy `{policy}`": extract(*flags, "--policy", policy)
+        for policy in ("paper", "plus")
+    }
+
+
+def systems(data, work):
     flags = ["--input", unpack_msnbc(data, work), *TEXT, *ONE]
     rows = ["--systems", "dpne,dpsu_all,dpsu_even,dpsu_single"]
-    one, four = compare(repeats, extract(*flags, *PAPER_MSNBC), extract(*flags, *MSNBC, *rows, program="compare"))
-    show("MSNBC, dpngram extract", one)
-    show("MSNBC, dpngram compare, four rows (wall: at most 6)", four, four.wall / one.wall)
+    return {
+        "MSNBC, one `dpngram extract --policy paper`": extract(*flags, *PAPER_MSNBC),
+        "MSNBC, four rows, one repeat, in one `dpngram compare`": extract(*flags, *MSNBC, *rows, program="compare"),
+    }
 
 
-def bench_scaling(_data, repeats, work):
-    costs = []
-    for users in (250_000, 500_000, 1_000_000, 2_000_000):
-        path = corpus(work, users)
-        (result,) = compare(repeats, extract("--input", path, *PAPER_ENGLISH, *ONE))
-        exponent = math.log2(result.cpu / costs[-1]) if costs else None
-        costs.append(result.cpu)
-        show(f"synthetic, {users:,} users x 50 tokens (exponent, at most 1.1)", result, exponent)
-    print(f"exponent over the whole range: {math.log(costs[-1] / costs[0]) / math.log(8):.2f}")
+def scaling(_data, work):
+    return {
+        f"synthetic, {users:,} users × 50 tokens": extract("--input", corpus(work, users), *PAPER_ENGLISH, *ONE)  # noqa: RUF001
+        for users in (250_000, 500_000, 1_000_000, 2_000_000)
+    }
 
 
-def bench_workers(_data, repeats, work):
-    path = corpus(work, 2_000_000)
-    flags = ["--input", path, *PAPER_ENGLISH]
+def workers(_data, work):
+    flags = ["--input", corpus(work, 2_000_000), *PAPER_ENGLISH]
     modes = {
         "one worker process": ["--direct_running_mode=multi_processing", "--direct_num_workers=1"],
         "two worker processes": ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
-        "one thread in this process": ONE,
-        "what dpngram picks by itself": [],
+        "one thread, no worker process": ONE,
+        "a thread per core, what the command picks": [],
     }
-    results = compare(repeats, *(extract(*flags, *mode) for mode in modes.values()))
-    for name, result in zip(modes, results, strict=True):
-        show(f"2,000,000 users, {name} (speed-up in wall time)", result, results[0].wall / result.wall)
+    return {f"2,000,000 users, {name}": extract(*flags, *mode) for name, mode in modes.items()}
+
+
+# What is compared: the commands, each with the first, and by which cost.
+GROUPS = {
+    "msnbc": (msnbc, "cpu"),
+    "english": (english, "cpu"),
+    "policies_msnbc": (policies_msnbc, "cpu"),
+    "policies_english": (policies_english, "cpu"),
+    "compare": (systems, "wall"),
+    "scaling": (scaling, "cpu"),
+    "workers": (workers, "wall"),
+}
+
+
+def show(turns, field):
+    base = next(iter(turns[0]))
+    for name in turns[0]:
+        cpu, wall, memory = (median_of(turns, name, cost) for cost in ("cpu", "wall", "memory"))
+        print(
+            f"{name:<58} CPU {cpu:7.2f} s   wall {wall:7.2f} s   memory {memory / 1e3:5.2f} GB   "
+            f"{field} over the first {ratio_of(turns, name, base, field):.2f}",
+            flush=True,
+        )
 
 
 def corpus(work, users):
@@ -163,16 +184,8 @@ def run_plain(kind, path):
 
 
 def main():
-    benches = {
-        "msnbc": bench_msnbc,
-        "english": bench_english,
-        "policies": bench_policies,
-        "compare": bench_compare,
-        "scaling": bench_scaling,
-        "workers": bench_workers,
-    }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("which", nargs="*", choices=[*benches, []], help="what to measure (default: all)")
+    parser.add_argument("which", nargs="*", choices=[*GROUPS, []], help="what to measure (default: all)")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[3] / "shared" / "data")
     parser.add_argument("--plain", nargs=2, help=argparse.SUPPRESS)
@@ -181,8 +194,10 @@ def main():
         run_plain(*flags.plain)
         return
     with tempfile.TemporaryDirectory() as work:
-        for name in flags.which or benches:
-            benches[name](flags.data, flags.repeats, Path(work))
+        for name in flags.which or GROUPS:
+            make, field = GROUPS[name]
+            commands = make(flags.data, Path(work))
+            show([take_turn(commands) for _ in range(flags.repeats)], field)
 
 
 if __name__ == "__main__":

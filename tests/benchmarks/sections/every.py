@@ -1,5 +1,5 @@
 """All sections, by name."""
 
-from benchmarks.sections import peers, released
+from benchmarks.sections import costs, peers, released, trust
 
-SECTIONS = {**released.SECTIONS, **peers.SECTIONS}
+SECTIONS = {**released.SECTIONS, **peers.SECTIONS, **costs.SECTIONS, **trust.SECTIONS}

@@ -29,8 +29,8 @@ PEERS = {
     "pipelinedp": ("pipeline-dp==0.3.1", "apache-beam==2.77.0"),
 }
 HEAP = "4g"  # of Spark
-# N-grams of a user, of all lengths together: the best of 5, 10 and 20 for 20,000 users of MSNBC.
-CAPS = {"gaussian": 10, "geometric": 5, "weighted": 5}
+# N-grams of a user, of all lengths together: the best of 5, 10, 20 and 40 for 20,000 users of MSNBC.
+CAPS = {"gaussian": 20, "geometric": 5, "weighted": 5}
 NAMES = {
     "paper": "dpngram, `paper`",
     "plus": "dpngram, `plus`",

@@ -6,8 +6,9 @@ blocks writes their bytes to a file and hands the runner a reference of 40 bytes
 Privacy: the bytes on disk are private data. Their files have no name, so nobody can open them by one, and they are gone
 when the process ends in any way. The bytes are encrypted by AES-256-GCM under a key that is drawn for the run and is in
 its memory only: what a disk keeps of a deleted file tells sizes and nothing else. The nonce is a place in the files.
-Every place is written once, so no nonce is used twice under a key. The tag of each piece covers its place and the
-length of its block, so bytes that changed, or that were written elsewhere, fail the run and never enter a release.
+Every place is written once, so no nonce is used twice under a key; in a forked process no scratch is open. The tag of
+each piece covers its place and the length of its block, so bytes that changed, or that were written elsewhere, fail the
+run and never enter a release.
 """
 
 import contextlib
@@ -38,6 +39,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 # All that are open in this process, by their names. A reference names its scratch, and a coder the one of its run.
 _OPEN: dict[bytes, "Scratch"] = {}
+if hasattr(os, "register_at_fork"):  # a child has the same key and the same next place: it would use a nonce again
+    os.register_at_fork(after_in_child=_OPEN.clear)
 _CURRENT: contextvars.ContextVar[bytes] = contextvars.ContextVar("scratch", default=b"")
 
 
@@ -90,7 +93,7 @@ class Scratch:
             yield self
         finally:
             _CURRENT.reset(token)
-            del _OPEN[self.name]
+            _OPEN.pop(self.name, None)
             self.close()
 
     def close(self) -> None:

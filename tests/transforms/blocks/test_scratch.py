@@ -4,6 +4,8 @@ import concurrent.futures
 import contextvars
 import errno
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -95,6 +97,25 @@ def test_no_nonce_is_used_twice(scratch, monkeypatch):
     scratch.store(TEXT)
     assert len(used) == 42 * 8 + 1
     assert len(set(used)) == len(used)
+
+
+FORK = """
+import os, sys
+from dpngram.transforms.blocks.scratch import Scratch, find_scratch
+with Scratch(sys.argv[1]).in_use() as scratch:
+    child = os.fork()
+    found = find_scratch(scratch.name)
+if child:
+    os.waitpid(child, 0)
+os.write(1, f"{bool(child)} {found is None}\\n".encode())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_a_forked_process_has_none(tmp_path):
+    """It would have the same key, and write its next block to the same place: one nonce for two texts."""
+    done = subprocess.run([sys.executable, "-c", FORK, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert sorted(done.stdout.splitlines()) == ["False True", "True False"]
 
 
 def test_threads(scratch, monkeypatch):

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpngram.transforms.beam_workarounds import as_iter
+from dpngram.transforms.beam_workarounds import gather
 from dpngram.transforms.blocks.columns import binary_array, find_keys, split_binary
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level, find_digests
 from dpngram.transforms.blocks.parts import NO_PART, ReleasedPart, name_zero_cells
@@ -28,9 +28,9 @@ __all__ = ["AddSpuriousGrams", "collect_tokens", "complete_level", "join_zero_ce
 class AddSpuriousGrams(beam.PTransform):
     """ReleasedPart -> Piece: S_k so far, or a survey, in pieces.
 
-    All parts of a window are a side input of one call, which the one element of `context.start` starts: what earlier
-    rounds released goes on even if this round has no part. Each window with users has at least one piece, also if
-    nothing is released: later steps must not wait for what never comes.
+    All parts of a window come together in one call, with a marker made from the one element of `context.start`: what
+    earlier rounds released goes on even if this round has no part. Each window with users has at least one piece, also
+    if nothing is released: later steps must not wait for what never comes.
 
     Privacy: Algorithm 1 draws noise for all of V_k, also for grams that nobody has; leaving those out would tell
     released grams apart from impossible ones. They are added at the end of *every* level: S_k with them is what
@@ -51,10 +51,9 @@ class AddSpuriousGrams(beam.PTransform):
         self._policy, self._context = policy, context
 
     def expand(self, parts: beam.PCollection[ReleasedPart]) -> beam.PCollection[Piece]:
-        start = self._context.start
-        return start | "Complete" >> beam.ParDo(
+        every = gather(parts, self._context.start, NO_PART, "Parts")
+        return every | "Complete" >> beam.ParDo(
             _CompleteDoFn(self._policy, self._context.randomness),
-            parts=as_iter(parts, start, NO_PART, "Parts"),
             **self._context.sides("binding", "previous", "earlier"),
         ).with_output_types(Piece)
 
@@ -62,9 +61,8 @@ class AddSpuriousGrams(beam.PTransform):
 class _CompleteDoFn(RoundDoFn):
     def process(
         self,
-        _start: bytes,
+        parts: Iterable[ReleasedPart],
         window: Any = beam.DoFn.WindowParam,
-        parts: Iterable[ReleasedPart] = (),
         binding: bytes = b"",
         previous: Level = EMPTY_LEVEL,
         earlier: Any = EMPTY_LEVEL,

@@ -5,7 +5,7 @@ from typing import Any
 
 import apache_beam as beam
 
-from dpngram.transforms.beam_workarounds import as_iter
+from dpngram.transforms.beam_workarounds import gather
 from dpngram.transforms.blocks.cells import CellBlock
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
 from dpngram.transforms.blocks.pieces import Piece, cut_block
@@ -40,10 +40,9 @@ class NoisyCount(beam.PTransform):
     def expand(self, histogram: beam.PCollection[tuple[int, CellBlock]]) -> beam.PCollection[Piece]:
         claim_round(histogram.pipeline, self._context.randomness, self._policy)
         counts = histogram | "Count" >> beam.Map(_count, policy=self._policy).with_output_types(int)  # of each shard
-        start = self._context.start
-        return start | "Release" >> beam.ParDo(
+        every = gather(counts, self._context.start, 0, "Counts")
+        return every | "Release" >> beam.ParDo(
             _ReleaseDoFn(self._policy, self._context.randomness),
-            counts=as_iter(counts, start, 0, "Counts"),
             **self._context.sides("binding", "previous", "earlier"),
         ).with_output_types(Piece)
 
@@ -57,9 +56,8 @@ class _ReleaseDoFn(RoundDoFn):
 
     def process(
         self,
-        _start: bytes,
+        counts: Iterable[int],
         window: Any = beam.DoFn.WindowParam,
-        counts: Iterable[int] = (),
         binding: bytes = b"",
         previous: Level = EMPTY_LEVEL,
         earlier: Survey = EMPTY_SURVEY,

@@ -27,8 +27,8 @@ __all__ = ["ReadKafka", "StreamStart"]
 MAX_MESSAGE_BYTES = 16 << 20  # a longer one is counted and passed over
 _BATCH = 10_000
 _BLOCK_BYTES = 4 << 20
-# Seconds that a look at a partition waits for messages, and until the next look if there were none. On Flink a window
-# passes some 25 steps that wait for the next watermark, so twice this time, or a second, makes 25.
+# Seconds that a look at a partition waits for messages, and until the next look if there were none. Flink's
+# runner cuts the second to none, and watermarks to whole seconds (docs/engines.md, *Bugs of engines*).
 _IDLE = 0.1
 # A message that is appended later has a time that is at most so many seconds before the clock of this worker.
 _CLOCKS_DIFFER = 2.0

@@ -25,6 +25,7 @@ ALWAYS = {
     r".*/BindRelease/Fingerprint/OrNobody": "one for one",
     r".*/(AddSpuriousGrams/Complete|NoisyCount/Release)": "an empty level has one piece",
     r".*/(Checkpoint|Load)": "as the round that they stand for",
+    r".*/(Parts|Counts)(Keyed|Grouped|Together)(/.*)?": "all of a window together",
     r".*/DecodeGrams/Start": "each level has one first piece",
     r".*Marker": "one for one",
     r".*/(Binding|ForSides|S\d+|Done|(Round\d+|Survey|SecondLook)Found)": "a copy, one for one",
@@ -98,6 +99,16 @@ def test_every_side_input_has_an_element_where_there_are_data(tmp_path, make, po
     assert "Write/Files" in labels
 
 
+@pytest.mark.parametrize("make", [batch, windows])
+def test_what_a_round_has_just_made_is_the_main_input_of_its_end(tmp_path, make):
+    """On Flink two side inputs that come one after the other hold a window until the next watermark, see `gather`."""
+    ends = ("AddSpuriousGrams/Complete", "NoisyCount/Release")
+    found = side_inputs(make(tmp_path, "plus"))
+    read = [(label, collection.producer.full_label) for label, collection in found if label.endswith(ends)]
+    assert len({label for label, _ in read}) == 9  # three rounds of each level
+    assert [made for _, made in read if not re.search(r"/(Binding|S\d+|\w+Found)(/|$)", made)] == []
+
+
 def test_a_side_input_that_may_be_empty_would_be_found():
     pipeline = beam.Pipeline(runner=FnApiRunner())
     start = pipeline | "Start" >> beam.Impulse()
@@ -168,12 +179,12 @@ def test_levels_in_many_pieces_give_the_same_release(tmp_path, policy, monkeypat
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == expected
 
 
-def lose(collection, _start, _nothing, label):
-    return beam.pvalue.AsIter(collection | f"Lost{label}" >> beam.Filter(lambda _: False))
+def lose(collection, start, _nothing, label):
+    return start | f"Lost{label}" >> beam.Map(lambda _: [])
 
 
-@pytest.mark.parametrize("lost", ["noisy_count.as_iter", "add_spurious_grams.as_iter", "beam_workarounds.join_pieces"])
-def test_a_side_input_that_the_runner_loses_stops_the_run(monkeypatch, lost):
+@pytest.mark.parametrize("lost", ["noisy_count.gather", "add_spurious_grams.gather", "beam_workarounds.join_pieces"])
+def test_what_the_runner_loses_stops_the_run(monkeypatch, lost):
     """Beam's local runner did so once, see `as_side`: a level would be smaller, or a budget would not be charged."""
     instead = (lambda _, columns: pieces.join_pieces([], columns)) if "join" in lost else lose
     monkeypatch.setattr(f"dpngram.transforms.{lost}", instead)

@@ -37,7 +37,9 @@ for tool in ("java", "mvn"):
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
 flink, kafka = example("flink"), example("kafka")
-AT_ONCE = 15  # seconds from the closing of a window to its release, on two idle cores: 11.4 to 11.6 were measured
+# Seconds from the closing of a window to its release, on two idle cores; twice that on busy ones: a window waits more than
+# it computes. 3.2 to 5.9 were measured while others had two thirds of the processors.
+AT_ONCE = 7
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +159,7 @@ def test_windows_come_out_one_by_one(broker, cluster, topic, tmp_path):
         stream.check_counters()
         undisturbed = {name: late for name, late in stream.watch.delays.items() if name > settled}
         assert len(undisturbed) >= 3
-        limit = AT_ONCE / max(0.2, 1 - elsewhere.share)
+        limit = AT_ONCE / max(0.5, 1 - elsewhere.share)
         print(f"{undisturbed}, at most {limit:.1f} s: {elsewhere.share:.0%} of the processors went to others")
         assert max(undisturbed.values()) <= limit
         cluster.kill("taskmanager1")

@@ -2,8 +2,9 @@
 
 import argparse
 import functools
+import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -41,7 +42,7 @@ from dpngram.pipelines.launch.flags import (
     users_flag,
     warn_of_doubts,
 )
-from dpngram.pipelines.launch.flink import check_batch
+from dpngram.pipelines.launch.flink import job_ends
 from dpngram.pipelines.launch.input_flags import (
     check_apart,
     check_input,
@@ -109,7 +110,8 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     dry_run, here = is_dry_run(options), runs_here(options)
     input_format = input_format_from_flags(flags, look=not dry_run, here=here)
     places = _check_flags(flags, options, input_format)
-    check_batch(options, plan)
+    ends = job_ends(options, plan)
+    _check_jobs(flags, plan, ends)
     tokens_given = input_format.fields.tokens is not None
     deny = read_deny_list(flags.deny, flags.tokenizer, tokens_given=tokens_given, offline=dry_run)
 
@@ -130,7 +132,10 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     account.check()
     size = check_input(flags, input_format, look=not dry_run, here=here)
     make_scratch = scratch_from_flags(flags, options, size)
-    pipeline = make_pipeline(options, size, given=flags.beam_flags, verbose=flags.verbose, make_scratch=make_scratch)
+    start_graph = functools.partial(
+        make_pipeline, options, size, given=flags.beam_flags, verbose=flags.verbose, make_scratch=make_scratch
+    )
+    pipeline = start_graph()
     extract = make_transform(size)
     if not dry_run and not prepare_output(
         places,
@@ -144,27 +149,60 @@ def _prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         _check_denied(places.output, deny)
         account.enter()
         return Job(functools.partial(_show, _finished_again(places), account))
-    extract_files(
-        pipeline,
-        flags.input,
-        input_format,
-        flags.output,
-        plan,
-        extract,
-        output_format=flags.output_format,
-        checkpoints=places.checkpoints if places.keeps else None,
-        bad_records=flags.bad_records if dry_run else _bad_records(flags),
-        output_bigquery=flags.output_bigquery,
-        origin={**_origin(input_format), "release": flags.release},
-        deny=deny,
-    )
+    bad_records = flags.bad_records if dry_run else _bad_records(flags)
+
+    def build(pipeline: beam.Pipeline, last: int) -> beam.Pipeline:
+        """The graph of the job that ends with this level."""
+        if last < plan.max_n:
+            documents = read_documents(pipeline, flags.input, input_format, bad_records)
+            documents | EXTRACT_LABEL >> extract.up_to(last)
+            return pipeline
+        extract_files(
+            pipeline,
+            flags.input,
+            input_format,
+            flags.output,
+            plan,
+            extract,
+            output_format=flags.output_format,
+            checkpoints=places.checkpoints if places.keeps else None,
+            bad_records=bad_records,
+            output_bigquery=flags.output_bigquery,
+            origin={**_origin(input_format), "release": flags.release},
+            deny=deny,
+        )
+        return pipeline
+
+    def go_on(after: int, last: int) -> beam.Pipeline:
+        """The graph of the job that goes on after one that ended with another level."""
+        if extract.levels_done() < after:  # all would be computed again, in one job
+            raise RuntimeError(Message.CHECKPOINTS_NOT_SHARED.format())
+        return build(start_graph(), last)
+
+    done = extract.levels_done() if len(ends) > 1 else 0
+    ends = [last for last in ends[:-1] if last > done] + ends[-1:]
+    build(pipeline, ends[0])
+    later = [functools.partial(go_on, after, last) for after, last in itertools.pairwise(ends)]
     check_users(flags)
     if not flags.quiet:
         warn_of_doubts("dpngram extract", flags, plan)
+        if later:
+            show_note(f"Flink cannot plan all rounds as one job, so this run is {len(ends)} jobs, one after another.")
     if not dry_run:
         account.enter()
-    run = functools.partial(_run, flags, options, places, pipeline, account, size, start)
+    run = functools.partial(_run, flags, options, places, pipeline, later, account, size, start)
     return Job(run, pipeline, functools.partial(can_resume, places) if places.keeps else None)
+
+
+def _check_jobs(flags: argparse.Namespace, plan: ExtractionPlan, ends: Sequence[int]) -> None:
+    """Raises ParameterError for a run of several jobs that could not go on from each other."""
+    if len(ends) > 1 and flags.noise_key is None:
+        command = flags.resume_command.removesuffix(" --resume")
+        raise ParameterError(
+            f"noise_key must be given for policy {plan.policy} with max_n {plan.max_n} on Flink in batch: the run is "
+            f"{len(ends)} jobs, and each goes on from the checkpoints before it. Name a new file, in a directory that "
+            f"all workers share: {command} --noise_key file:run.key"
+        )
 
 
 def _check_denied(directory: str, deny: DenyList) -> None:
@@ -237,17 +275,21 @@ def _run(
     options: PipelineOptions,
     places: Places,
     pipeline: beam.Pipeline,
+    later: Sequence[Callable[[], beam.Pipeline]],
     account: Account,
     size: int,
     start: float,
 ) -> int:
+    """Runs the job, and those after it. Counters are those of the last one: each reads all of the input."""
     try:
-        with show_progress(pipeline, account.plan.max_n, size, quiet=flags.quiet):
-            result = pipeline.run()
-            if is_dry_run(options) or not waits(options):
-                return _show(job_line(options, result, flags.output))
-            with show_metrics(result, quiet=flags.quiet):
-                result.wait_until_finish()
+        for build in (lambda: pipeline, *later):
+            graph = build()
+            with show_progress(graph, account.plan.max_n, size, quiet=flags.quiet):
+                result = graph.run()
+                if is_dry_run(options) or not waits(options):
+                    return _show(job_line(options, result, flags.output))
+                with show_metrics(result, quiet=flags.quiet):
+                    result.wait_until_finish()
     except Exception as error:
         if failure_message(error) is Message.TOO_MANY_BAD_RECORDS:
             clean_up(places.output, places.checkpoints)  # nothing of this input is to be released

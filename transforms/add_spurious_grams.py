@@ -13,10 +13,10 @@ from dpngram.transforms.beam_workarounds import gather
 from dpngram.transforms.blocks.columns import binary_array, find_keys, split_binary
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level, find_digests
 from dpngram.transforms.blocks.parts import NO_PART, ReleasedPart, name_zero_cells
-from dpngram.transforms.blocks.pieces import Piece, cut_block
+from dpngram.transforms.blocks.pieces import Piece
 from dpngram.transforms.blocks.surveys import name_after
+from dpngram.transforms.checkpoints import EndDoFn
 from dpngram.transforms.context import ReleaseContext
-from dpngram.transforms.keyed_dofn import RoundDoFn
 from dpngram.transforms.messages import Message
 from dpngram.transforms.policies.base import RoundPolicy
 from dpngram.transforms.policies.cutoffs import GROUPS, MAX_TALLIED, Cells, Cutoffs
@@ -53,12 +53,12 @@ class AddSpuriousGrams(beam.PTransform):
     def expand(self, parts: beam.PCollection[ReleasedPart]) -> beam.PCollection[Piece]:
         every = gather(parts, self._context.start, NO_PART, "Parts")
         return every | "Complete" >> beam.ParDo(
-            _CompleteDoFn(self._policy, self._context.randomness),
+            _CompleteDoFn(self._policy, self._context),
             **self._context.sides("binding", "previous", "earlier"),
         ).with_output_types(Piece)
 
 
-class _CompleteDoFn(RoundDoFn):
+class _CompleteDoFn(EndDoFn):
     def process(
         self,
         parts: Iterable[ReleasedPart],
@@ -72,12 +72,13 @@ class _CompleteDoFn(RoundDoFn):
         if len(theirs) == len(every):
             raise ValueError(Message.PIECES_MISSING.format())
         found: Any = self._policy.nothing
+        past = earlier.name or previous.name
         if self._policy.n == 1 or len(previous):  # an empty S_{k-1} makes V_k empty
-            draw = self.draws(window, binding, earlier.name or previous.name)
+            draw = self.draws(window, binding, past)
             found = complete_level(theirs, previous, earlier, self._policy, draw)
             if isinstance(found, Level) and not len(found):
                 found = EMPTY_LEVEL
-        yield from cut_block(found)
+        yield from self.hand_on(found, binding, past)
 
 
 def complete_level(

@@ -3,8 +3,15 @@
 Privacy: a checkpoint is what a round has found out: S_k so far, or under `plus` a survey, with the noisy values of
 cells that may still be released. Both are functions of noisy values that the plan's budget pays for. If a run
 dies and is never finished, its checkpoints must be deleted or published: they were made with this budget. A checkpoint
-begins with a MAC over its bytes, the content of the data, the settings and the round, under the run's key: a run with
-another key, on other data or with other parameters stops instead of mixing two releases.
+begins with a MAC over its bytes, the content of the data, the settings, the round and the name of what the round went
+on from, under the run's key: a run with another key, on other data or with other parameters stops instead of mixing two
+releases, and so does one whose checkpoints do not follow from each other.
+
+A run may also be several jobs one after another, each of which goes on from the checkpoints of those before
+(`ExtractLevels.up_to`). Privacy: all jobs together are one run. They have the same binding, so the same verdict of the
+gate, and noise under the same names; a round that has a checkpoint is not computed again. So what comes out is what one
+job would give, from the same noisy values. Between two jobs, checkpoints are what they are during a job, and for the
+same eyes.
 
 A run that is refused (too many bad records) has no release, so it must leave no checkpoint either. It leaves none: a
 round is computed, and its checkpoint sealed, with the binding, which exists only if the gate lets the run go on. Which
@@ -13,31 +20,32 @@ can list the directory (0700, if it is made here) or read a file (0600).
 """
 
 import contextlib
+import dataclasses
 import hmac
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
-from dpngram.transforms.beam_workarounds import as_whole
+from dpngram.transforms.beam_workarounds import with_element_type
 from dpngram.transforms.blocks.columns import Block
-from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
+from dpngram.transforms.blocks.levels import Level
 from dpngram.transforms.blocks.pieces import Piece, cut_block
 from dpngram.transforms.blocks.surveys import Survey
 from dpngram.transforms.blocks.users import Users
-from dpngram.transforms.clip_and_weight import ClipAndWeight, pay_late
+from dpngram.transforms.clip_and_weight import PayOnly, pay_late
 from dpngram.transforms.context import ReleaseContext
-from dpngram.transforms.keyed_dofn import RoundDoFn
+from dpngram.transforms.keyed_dofn import KeyedDoFn, RoundDoFn
 from dpngram.transforms.messages import Message
 from dpngram.transforms.policies.base import RoundPolicy
-from dpngram.transforms.randomness.noise_key import NoiseKeyError, Randomness
+from dpngram.transforms.randomness.noise_key import KeySource, NoiseKeyError, Randomness
 from dpngram.transforms.whole_files import read_whole, write_whole
 
-__all__ = ["Checkpoints", "MakeRound", "drop_checkpoints", "find_checkpoints", "is_checkpoint"]
+__all__ = ["Checkpoints", "EndDoFn", "MakeRound", "drop_checkpoints", "find_checkpoints", "is_checkpoint"]
 
 _MAC_BYTES = 32
 _NAME = re.compile(r"checkpoint-[0-9a-f]{16}-\d\d-\d\.block(\.[0-9a-f]{16}\.tmp)?")  # see `Checkpoints._path`
@@ -51,24 +59,44 @@ class Checkpoints:
     Args:
         directory: on any filesystem that Beam knows.
         settings: names everything that determines the release besides the data; runs with others have other files.
+        rounds: of the run, level by level.
         look: whether to look, now, which checkpoints are there. If not, all rounds are computed.
     """
 
-    def __init__(self, directory: str, settings: str, *, look: bool = True) -> None:
-        self._directory, self._settings = directory, settings
+    def __init__(
+        self, directory: str, settings: str, rounds: Sequence[Sequence[RoundPolicy]], *, look: bool = True
+    ) -> None:
+        self._directory, self._settings, self._rounds = directory, settings, rounds
         pattern = FileSystems.join(directory, "checkpoint-*.block")
         self._found = {file.path for file in FileSystems.match([pattern])[0].metadata_list} if look else set()
 
-    def keeping(self, make_round: MakeRound) -> MakeRound:
-        """The same rounds, each of which leaves a checkpoint; those that have one already are not computed again."""
+    def levels_done(self) -> int:
+        """How many levels need not be computed again."""
+        done = len(self._known())
+        ends = [sum(len(level) for level in self._rounds[: n + 1]) for n in range(len(self._rounds))]
+        return sum(end <= done for end in ends)
+
+    def keeping(self, make_round: MakeRound, context: ReleaseContext) -> MakeRound:
+        """The same rounds, each of which leaves a checkpoint; the first ones that have one are not computed again."""
+        known = self._known()
+        found = _load_rounds(known, context) if known else {}
 
         def make(policy: RoundPolicy, context: ReleaseContext) -> beam.PTransform:
-            path = self._path(policy)
-            if path in self._found:
-                return _ResumedRound(policy, context, path)
-            return _KeptRound(make_round(policy, context), policy, context, path)
+            if (policy.n, policy.number) in found:
+                return _ResumedRound(policy, context, found[policy.n, policy.number])
+            return make_round(policy, dataclasses.replace(context, checkpoint=self._path(policy)))
 
         return make
+
+    def _known(self) -> list[tuple[RoundPolicy, str]]:
+        """The rounds that have a checkpoint, and so have all before them; with its path."""
+        known = []
+        for policy in [policy for level in self._rounds for policy in level]:
+            path = self._path(policy)
+            if path not in self._found:
+                break
+            known.append((policy, path))
+        return known
 
     def _path(self, policy: RoundPolicy) -> str:
         name = f"checkpoint-{self._settings[:16]}-{policy.n:02d}-{policy.number + 1}.block"
@@ -102,77 +130,85 @@ def drop_checkpoints(directory: str) -> None:
             os.rmdir(directory)
 
 
-class _KeptRound(beam.PTransform):
-    """A round that writes down what it released.
+class EndDoFn(RoundDoFn):
+    """The end of a round: what it has found out goes on in pieces, after its checkpoint is written, if it has one.
 
-    The level goes through the step that writes: what reads the level, the end of the run among them, comes after its
-    checkpoint. So a step after the last file of the release can delete all checkpoints, and none appears later.
+    So whatever reads the level, the end of the run among it, comes after its checkpoint. A step after the last file of
+    the release can delete all checkpoints, and none appears later.
     """
 
-    def __init__(self, round_: beam.PTransform, policy: RoundPolicy, context: ReleaseContext, path: str) -> None:
-        super().__init__()
-        self._round, self._policy, self._context, self._path = round_, policy, context, path
+    def __init__(self, policy: RoundPolicy, context: ReleaseContext) -> None:
+        super().__init__(policy, context.randomness)
+        self._checkpoint = context.checkpoint
 
-    def expand(self, users: beam.PCollection[Users]) -> Any:  # (PCollection[Users], PCollection[Piece])
-        users, level = self._round.expand(users)
-        save = _SaveDoFn(self._policy, self._context.randomness, self._path)
-        sides = self._context.sides("binding", "previous", "earlier")
-        keep = beam.ParDo(save, found=as_whole(level, "Done"), **sides).with_output_types(Piece)
-        return users, self._context.start | "Checkpoint" >> keep
+    def hand_on(self, found: Any, binding: bytes, past: int) -> Iterator[Piece]:
+        """Args: what was found; the binding; the name of what the round went on from."""
+        if self._checkpoint is not None:
+            data = found.to_bytes()
+            seal = _seal(self._source, self._policy, binding, data, past)
+            write_whole(self._checkpoint, seal + data, private=True)
+        yield from cut_block(found)
+
+
+def _seal(source: KeySource, policy: RoundPolicy, binding: bytes, data: bytes, past: int) -> bytes:
+    """The MAC also names what the round went on from: a later checkpoint does not fit another earlier one."""
+    return source.seal(f"checkpoint {policy.n} {policy.number} {past}", binding, data)
+
+
+def _load_rounds(known: Sequence[tuple[RoundPolicy, str]], context: ReleaseContext) -> Any:
+    """{(level, round): PCollection[Piece]}: what these rounds have found out, all of it read by one step.
+
+    The step needs the binding alone. If each round were a step that waits for the one before, a graph with many rounds
+    would have more paths than Flink's planner can follow.
+    """
+    load = beam.ParDo(_LoadDoFn(known, context.randomness))
+    main, *others = [_tag(policy) for policy, _ in known]
+    loaded = context.start | "Load" >> load.with_outputs(*others, main=main)
+    return {(policy.n, policy.number): with_element_type(loaded[_tag(policy)], Piece) for policy, _ in known}
+
+
+def _tag(policy: RoundPolicy) -> str:
+    return f"n{policy.n}{policy.label}"
 
 
 class _ResumedRound(beam.PTransform):
-    """A round whose release is known. Users still pay for it, if the policy keeps budgets; the cells are not read."""
+    """A round whose release is known. Users still pay for it, if the policy keeps budgets; the cells are not made."""
 
-    def __init__(self, policy: RoundPolicy, context: ReleaseContext, path: str) -> None:
+    def __init__(self, policy: RoundPolicy, context: ReleaseContext, found: beam.PCollection[Piece]) -> None:
         super().__init__()
-        self._policy, self._context, self._path = policy, context, path
+        self._policy, self._context, self._found = policy, context, found
 
     def expand(self, users: beam.PCollection[Users]) -> Any:  # (PCollection[Users], PCollection[Piece])
         if self._policy.changes_users:
-            users, _ = users | "ClipAndWeight" >> ClipAndWeight(self._policy, self._context)
-        users = pay_late(users, self._policy, self._context)
-        load = _LoadDoFn(self._policy, self._context.randomness, self._path)
-        sides = self._context.sides("binding", "previous", "earlier")
-        found = (
-            users.pipeline | "Start" >> beam.Impulse() | "Load" >> beam.ParDo(load, **sides).with_output_types(Piece)
-        )
-        return users, found
+            users = users | "PayOnly" >> PayOnly(self._policy, self._context)
+        return pay_late(users, self._policy, self._context), self._found
 
 
-class _CheckpointDoFn(RoundDoFn):
-    def __init__(self, policy: RoundPolicy, randomness: Randomness, path: str) -> None:
-        super().__init__(policy, randomness)
-        self._path = path
+class _LoadDoFn(KeyedDoFn):
+    """Privacy: each checkpoint must have a MAC that names the one before, whose name is read from the same bytes that
+    are handed on. So all of them are of one run, as if each round had read what the one before handed on.
+    """
 
-    def seal(self, binding: bytes, data: bytes, past: int) -> bytes:
-        """The MAC also names what the round went on from: a later checkpoint does not fit another earlier one."""
-        return self._source.seal(f"checkpoint {self._policy.n} {self._policy.number} {past}", binding, data)
+    def __init__(self, known: Sequence[tuple[RoundPolicy, str]], randomness: Randomness) -> None:
+        super().__init__(randomness)
+        self._known = list(known)
 
+    def process(self, binding: bytes) -> Iterator[Any]:
+        previous = earlier = 0  # the names of S_{k-1}, and of what the level has found out before
+        for policy, path in self._known:
+            if policy.number == 0:
+                previous, earlier = earlier, 0
+            found: Any = self._open(policy, read_whole(path), binding, earlier or previous)
+            first = policy is self._known[0][0]
+            for piece in cut_block(found):
+                yield piece if first else beam.pvalue.TaggedOutput(_tag(policy), piece)
+            earlier = found.name
 
-class _LoadDoFn(_CheckpointDoFn):
-    def process(
-        self, _start: bytes, binding: bytes = b"", previous: Level = EMPTY_LEVEL, earlier: Any = EMPTY_LEVEL
-    ) -> Iterator[Piece]:
-        stored = read_whole(self._path)
+    def _open(self, policy: RoundPolicy, stored: bytes, binding: bytes, past: int) -> Block:
         mac, data = stored[:_MAC_BYTES], stored[_MAC_BYTES:]
-        if not hmac.compare_digest(mac, self.seal(binding, data, earlier.name or previous.name)):
+        if not hmac.compare_digest(mac, _seal(self._source, policy, binding, data, past)):
             raise NoiseKeyError(Message.OTHER_CHECKPOINTS.format())
         found = Block.from_bytes(data)
-        if not isinstance(found, Level | Survey) or not isinstance(found, type(self._policy.nothing)):
+        if not isinstance(found, Level | Survey) or not isinstance(found, type(policy.nothing)):
             raise NoiseKeyError(Message.OTHER_CHECKPOINTS.format())
-        yield from cut_block(found)
-
-
-class _SaveDoFn(_CheckpointDoFn):
-    def process(
-        self,
-        _start: bytes,
-        found: Any = EMPTY_LEVEL,
-        binding: bytes = b"",
-        previous: Level = EMPTY_LEVEL,
-        earlier: Any = EMPTY_LEVEL,
-    ) -> Iterator[Piece]:
-        data = found.to_bytes()
-        write_whole(self._path, self.seal(binding, data, earlier.name or previous.name) + data, private=True)
-        yield from cut_block(found)
+        return found

@@ -17,7 +17,7 @@ from dpngram.transforms.policies.base import RoundPolicy
 from dpngram.transforms.randomness.noise_key import Randomness
 from dpngram.transforms.randomness.prf import Prf
 
-__all__ = ["ClipAndWeight", "pay_late", "weigh_users"]
+__all__ = ["ClipAndWeight", "PayOnly", "pay_late", "weigh_users"]
 
 _CELLS, _USERS = "cells", "users"
 
@@ -58,6 +58,27 @@ class ClipAndWeight(beam.PTransform):
         return after if self._policy.changes_users else users, cells
 
 
+class PayOnly(beam.PTransform):
+    """Users -> users: those of `ClipAndWeight`, where the cells are not wanted: what the round has found is known.
+
+    Privacy: users pay what they paid when the round was computed. The step is a function of the same users, the same
+    key and what earlier rounds have found.
+
+    Args:
+        policy: a round that changes its users.
+        context: as for `ClipAndWeight`.
+    """
+
+    def __init__(self, policy: RoundPolicy, context: ReleaseContext) -> None:
+        super().__init__()
+        self._policy, self._context = policy, context
+
+    def expand(self, users: beam.PCollection[Users]) -> beam.PCollection[Users]:
+        pay = _PayDoFn(self._policy, self._context.randomness)
+        sides = self._context.sides("binding", "earlier")
+        return users | beam.ParDo(pay, **sides).with_output_types(Users)
+
+
 def weigh_users(users: Users, earlier: Any, policy: RoundPolicy, clip: Prf) -> tuple[CellBlock, Users]:
     """The cells of one block of users, and the users after they paid for them.
 
@@ -79,15 +100,22 @@ def pay_late(users: beam.PCollection[Users], policy: RoundPolicy, context: Relea
     """The users after a round that charges them when the level is over, see `RoundPolicy.pay`.
 
     Privacy: whoever has the users of the next level must have them from here. A block without a survey is an error:
-    nobody passes without paying. The last level has no next one, and nothing to pay for.
+    nobody passes without paying. The last level of the graph has no next one, and nothing to pay for.
     """
-    if not policy.charges_late or policy.n == policy.plan.max_n:
+    if not policy.charges_late or policy.n == (context.last or policy.plan.max_n):
         return users
     return users | "Pay" >> beam.Map(_pay, policy=policy, **context.sides("earlier")).with_output_types(Users)
 
 
 def _pay(users: Users, policy: RoundPolicy, earlier: Any) -> Users:
     return policy.pay(users, earlier)
+
+
+class _PayDoFn(RoundDoFn):
+    def process(
+        self, users: Users, window: Any = beam.DoFn.WindowParam, binding: bytes = b"", earlier: Any = EMPTY_LEVEL
+    ) -> Iterator[Users]:
+        yield weigh_users(users, earlier, self._policy, self.draws(window, binding)("clip"))[1]
 
 
 class _WeighDoFn(RoundDoFn):

@@ -44,10 +44,14 @@ class ReleaseContext:
     previous: AsWhole | None = None  # S_{k-1}
     earlier: AsWhole | None = None  # what earlier rounds of this level have found out
     levels: int = 0  # how many levels are complete: k - 1
+    last: int | None = None  # the last level of the graph; None: that of the plan
+    checkpoint: str | None = None  # the file that gets what the round finds out; None: none
     public_vocabulary: bool = False  # whether S_1 was known before, see `VocabularyLevel`
 
     @classmethod
-    def begin(cls, binding: beam.PCollection[bytes], randomness: Randomness, *, blocks: int = 1) -> "ReleaseContext":
+    def begin(
+        cls, binding: beam.PCollection[bytes], randomness: Randomness, *, blocks: int = 1, last: int | None = None
+    ) -> "ReleaseContext":
         """Before anything is released.
 
         Args:
@@ -55,9 +59,10 @@ class ReleaseContext:
             randomness: where the key is, and what the noise is bound to.
             blocks: into how many blocks the users are cut; a histogram is cut into fewer shards, see
                 `histogram_shards`. Does not change the result.
+            last: the last level of the graph; None: that of the plan.
         """
         side = as_side(binding, "Binding")
-        return cls(randomness=randomness, start=binding, binding=side, shards=histogram_shards(blocks))
+        return cls(randomness=randomness, start=binding, binding=side, shards=histogram_shards(blocks), last=last)
 
     def after_level(self, level: beam.PCollection[Piece]) -> "ReleaseContext":
         """When the next level is complete: S_k becomes what level k+1 prunes with."""

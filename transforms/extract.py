@@ -4,6 +4,7 @@ documents -> posts -> users -> (ValidityFilter -> rounds of ClipAndWeight -> Sum
 AddSpuriousGrams) x T -> tables of n-grams
 """
 
+import copy
 import difflib
 import inspect
 from collections.abc import Iterator, Sequence
@@ -33,7 +34,7 @@ from dpngram.transforms.noisy_threshold import NoisyThreshold
 from dpngram.transforms.policies import RoundPolicy, make_rounds
 from dpngram.transforms.policies.plus import PlusCount
 from dpngram.transforms.prepare_posts import PreparePosts, choose_tokenizer
-from dpngram.transforms.randomness.noise_key import Randomness
+from dpngram.transforms.randomness.noise_key import Randomness, settings_digest
 from dpngram.transforms.sum_cells import SumCells
 from dpngram.transforms.validity_filter import PRUNINGS, ValidityFilter
 from dpngram.transforms.vocabulary import PublicVocabulary, VocabularyLevel
@@ -204,6 +205,7 @@ class ExtractLevels(beam.PTransform):
         self._checkpoints, self._offline = checkpoints, offline
         self._bound_windows = bound_windows
         self._window_delay = check_delay(window_delay)
+        self._last: int | None = None
 
     def expand(self, documents: beam.PCollection[Any]) -> Any:  # {n: PCollection[GramTable]}
         if not isinstance(documents, beam.PCollection):
@@ -221,13 +223,32 @@ class ExtractLevels(beam.PTransform):
         )
         # bytes: what the noise is bound to. If the gate stops the run there is none, so nothing below is drawn or kept.
         binding = users | "BindRelease" >> BindRelease(randomness, self._gate)
-        context = ReleaseContext.begin(binding, randomness, blocks=self._shards)
+        context = ReleaseContext.begin(binding, randomness, blocks=self._shards, last=self._last)
         if self._vocabulary is not None:
             words = binding | "Vocabulary" >> VocabularyLevel(self._vocabulary.words, randomness)
             context = context.with_vocabulary(words)
-        levels = chain_levels(users, self._rounds, context, self._make_round(documents, randomness))  # {n: S_n}
+        rounds = self._rounds[: self._last]
+        levels = chain_levels(users, rounds, context, self._make_round(documents, context))  # {n: S_n}
+        if self._last is not None:
+            return levels
         decode = DecodeGrams(self._pruning, public_vocabulary=self._vocabulary is not None)
         return levels | "DecodeGrams" >> decode
+
+    def up_to(self, n: int) -> "ExtractLevels":
+        """The same, but only up to level n: it leaves checkpoints, and gives {1: S_1, ..., n: S_n} in pieces.
+
+        For engines that cannot take all levels as one job. With the same label in the graph, the next job goes on from
+        these checkpoints (`levels_done`), to the release of one job for all, byte for byte.
+        """
+        if self._checkpoints is None:
+            raise ParameterError("checkpoints are needed: what a part of the levels finds out goes nowhere else.")
+        part = copy.copy(self)
+        part._last = check_integer("n", n, 1, self._plan.max_n)
+        return part
+
+    def levels_done(self) -> int:
+        """How many levels have checkpoints, now, and are not computed again."""
+        return 0 if self._checkpoints is None else self._open_checkpoints(self._checkpoints).levels_done()
 
     def guarantee(self) -> str:
         """One sentence: what is promised, to whom, over which windows."""
@@ -282,13 +303,16 @@ class ExtractLevels(beam.PTransform):
             offline=self._offline,
         )
 
-    def _make_round(self, documents: beam.PCollection[Any], randomness: Randomness) -> MakeRound:
+    def _make_round(self, documents: beam.PCollection[Any], context: ReleaseContext) -> MakeRound:
         """What computes a round: with `checkpoints`, one that continues from what was done, and keeps what it does."""
         if self._checkpoints is None:
             return ExtractRound
         if documents.windowing.windowfn != GlobalWindows():
             raise ParameterError("checkpoints are not supported in windows: they hold one release.")
-        return Checkpoints(self._checkpoints, randomness.settings, look=not self._offline).keeping(ExtractRound)
+        return self._open_checkpoints(self._checkpoints).keeping(ExtractRound, context)
+
+    def _open_checkpoints(self, directory: str) -> Checkpoints:
+        return Checkpoints(directory, settings_digest(self.settings()), self._rounds, look=not self._offline)
 
 
 def _rows(table: GramTable) -> Iterator[Ngram]:

@@ -71,6 +71,10 @@ class Message(enum.Enum):
         "noise_key: the checkpoints of this output were made with another key, or from other data; --overwrite starts "
         "anew."
     )
+    CHECKPOINTS_NOT_SHARED = (
+        "checkpoints must be in a directory that this machine shares with all workers: it has not those of the job "
+        "that has ended, and the next job goes on from them."
+    )
     WINDOW_RELEASED_BEFORE = "noise_key: a window of the output has a release already, with other noise or data."
     TOO_MANY_BAD_RECORDS = (
         "max_bad_fraction must be at least the share of users with bad records (by a noisy count), got {allowed:g}; "

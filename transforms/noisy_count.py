@@ -8,10 +8,10 @@ import apache_beam as beam
 from dpngram.transforms.beam_workarounds import gather
 from dpngram.transforms.blocks.cells import CellBlock
 from dpngram.transforms.blocks.levels import EMPTY_LEVEL, Level
-from dpngram.transforms.blocks.pieces import Piece, cut_block
+from dpngram.transforms.blocks.pieces import Piece
 from dpngram.transforms.blocks.surveys import EMPTY_SURVEY, Survey
+from dpngram.transforms.checkpoints import EndDoFn
 from dpngram.transforms.context import ReleaseContext
-from dpngram.transforms.keyed_dofn import RoundDoFn
 from dpngram.transforms.messages import Message
 from dpngram.transforms.noisy_threshold import claim_round
 from dpngram.transforms.policies.plus import PlusCount
@@ -42,7 +42,7 @@ class NoisyCount(beam.PTransform):
         counts = histogram | "Count" >> beam.Map(_count, policy=self._policy).with_output_types(int)  # of each shard
         every = gather(counts, self._context.start, 0, "Counts")
         return every | "Release" >> beam.ParDo(
-            _ReleaseDoFn(self._policy, self._context.randomness),
+            _ReleaseDoFn(self._policy, self._context),
             **self._context.sides("binding", "previous", "earlier"),
         ).with_output_types(Piece)
 
@@ -51,7 +51,7 @@ def _count(shard: tuple[int, CellBlock], policy: PlusCount) -> int:
     return policy.count(shard[1])
 
 
-class _ReleaseDoFn(RoundDoFn):
+class _ReleaseDoFn(EndDoFn):
     _policy: PlusCount
 
     def process(
@@ -69,4 +69,5 @@ class _ReleaseDoFn(RoundDoFn):
         if len(earlier):
             draw = self.draws(window, binding, earlier.name)
             level = self._policy.release(sum(every), previous, earlier, draw("count"))
-        yield from cut_block(level if len(level) else EMPTY_LEVEL)
+        past = earlier.name or previous.name
+        yield from self.hand_on(level if len(level) else EMPTY_LEVEL, binding, past)

@@ -1,4 +1,4 @@
-"""What Flink needs for a stream, and what it cannot do in batch.
+"""What Flink needs for a stream, and how many rounds it takes as one job in batch.
 
 Without the settings for streams, windows come out late, or at the end, or with messages missing.
 """
@@ -6,19 +6,18 @@ Without the settings for streams, windows come out late, or at the end, or with 
 import argparse
 from collections.abc import Sequence
 
-import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 from dpngram.accounting import ExtractionPlan, ParameterError
 from dpngram.pipelines.launch.beam_internals import FLINK_FLAGS
 
-__all__ = ["check_batch", "is_flink", "restores_state", "stream_settings"]
+__all__ = ["is_flink", "job_ends", "restores_state", "stream_settings"]
 
 _NEVER = str(2**63 - 1)  # milliseconds
 _SPARE = 10.0  # seconds that the clocks of launcher and workers may differ
 # Restarts of a job that has failed: as long as a TaskManager takes to come back, and a broker.
 _RESTARTS, _PAUSE = "10", "10000"
-_MOST_ROUNDS = 9  # of a batch job: nine were planned in seconds, twelve not in three minutes
+_MOST_ROUNDS = 9  # of a batch job: so many are planned in seconds
 
 
 def is_flink(options: PipelineOptions) -> bool:
@@ -36,21 +35,24 @@ def restores_state(options: PipelineOptions, words: Sequence[str]) -> bool:
     return is_flink(options) and "savepoint_path" in _given(words)
 
 
-def check_batch(options: PipelineOptions, plan: ExtractionPlan) -> None:
-    """Raises ParameterError for a batch job with more rounds than Flink can plan.
+def job_ends(options: PipelineOptions, plan: ExtractionPlan) -> list[int]:
+    """The last levels of the jobs that compute a release in batch, one after another. On other engines it is one job.
 
     Flink's planner for batch walks every path through the graph. Each round reads what the rounds before have found in
-    several steps, so the number of paths grows by a factor with each round: the job would wait for its plan for ever,
-    without an error. Streams are planned in another way. docs/engines.md has the details.
+    several steps, so the number of paths grows by a factor with each round: a job with many rounds would wait for its
+    plan for ever, without an error. Streams are planned in another way. docs/engines.md has the details.
+
+    Privacy: see `transforms.checkpoints`, from which each job goes on.
     """
-    rounds = np.cumsum([len(level.rounds) for level in plan.levels])  # of levels 1 to n
-    if is_flink(options) and rounds[-1] > _MOST_ROUNDS:
-        fitting = int((rounds <= _MOST_ROUNDS).sum())
-        other = "" if plan.policy == "paper" else ", or policy paper, which has one round for each length"
-        raise ParameterError(
-            f"max_n must be at most {fitting} for policy {plan.policy} on Flink in batch{other}: Flink does not finish "
-            f"planning a job of {rounds[-1]} rounds."
-        )
+    if not is_flink(options):
+        return [plan.max_n]
+    ends, rounds = [], 0
+    for level in plan.levels:
+        if rounds + len(level.rounds) > _MOST_ROUNDS:
+            ends.append(level.n - 1)
+            rounds = 0
+        rounds += len(level.rounds)
+    return [*ends, plan.max_n]
 
 
 def stream_settings(

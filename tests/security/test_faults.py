@@ -213,16 +213,16 @@ def test_every_bundle_runs_three_times(tmp_path, monkeypatch, build, policy):
 WAITING = """
 import os, time
 from dpngram.transforms import checkpoints
-save = checkpoints._SaveDoFn.process
+hand_on = checkpoints.EndDoFn.hand_on
 
-def process(self, start, found=None, binding=b""):
-    yield from save(self, start, found, binding)
+def waiting(self, found, binding, past):
+    yield from hand_on(self, found, binding, past)
     with open(__file__ + ".tmp", "w") as file:
         file.write(str(os.getpid()))
     os.rename(__file__ + ".tmp", __file__ + ".pid")
     time.sleep(3600)
 
-checkpoints._SaveDoFn.process = process
+checkpoints.EndDoFn.hand_on = waiting
 """
 
 

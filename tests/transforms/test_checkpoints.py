@@ -85,10 +85,8 @@ def test_a_run_that_is_refused_never_writes_one(tmp_path, monkeypatch):
     """Not even for a moment: too many bad records, and the step that writes checkpoints has not begun."""
     (tmp_path / "in.jsonl").write_bytes(body(GOOD) + b"no json\n" * 300)
     begun = []
-    save = checkpoints._SaveDoFn.process
-    monkeypatch.setattr(
-        checkpoints._SaveDoFn, "process", lambda *given, **more: begun.append(1) or save(*given, **more)
-    )
+    hand_on = checkpoints.EndDoFn.hand_on
+    monkeypatch.setattr(checkpoints.EndDoFn, "hand_on", lambda *given: begun.append(1) or hand_on(*given))
     keep_checkpoints(monkeypatch)
     flags = ["--input", tmp_path / "in.jsonl", "--noise_key", tmp_path / "noise.key", "--max_n", 2]
     assert extract(tmp_path / "out", *flags, "--max_bad_fraction", 0.1) == 1

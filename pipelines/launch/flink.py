@@ -18,6 +18,7 @@ _SPARE = 10.0  # seconds that the clocks of launcher and workers may differ
 # Restarts of a job that has failed: as long as a TaskManager takes to come back, and a broker.
 _RESTARTS, _PAUSE = "10", "10000"
 _MOST_ROUNDS = 9  # of a batch job: so many are planned in seconds
+_MOST_LENGTH = 18  # beyond, the step that reads the checkpoints would have more outputs than Flink can plan
 
 
 def is_flink(options: PipelineOptions) -> bool:
@@ -46,6 +47,8 @@ def job_ends(options: PipelineOptions, plan: ExtractionPlan) -> list[int]:
     """
     if not is_flink(options):
         return [plan.max_n]
+    if plan.max_n > _MOST_LENGTH:
+        raise ParameterError(f"max_n must be at most {_MOST_LENGTH} on Flink in batch, got {plan.max_n}.")
     ends, rounds = [], 0
     for level in plan.levels:
         if rounds + len(level.rounds) > _MOST_ROUNDS:

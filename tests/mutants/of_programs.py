@@ -149,13 +149,7 @@ PROGRAMS = (
     Mutant(
         name="checkpoints_that_all_can_read",
         why="Everybody who has an account on the machine can read released sets before there is a release.",
-        edits=(
-            Edit(
-                "transforms/checkpoints.py",
-                "previous.name) + data, private=True)",
-                "previous.name) + data)",
-            ),
-        ),
+        edits=(Edit("transforms/checkpoints.py", "seal + data, private=True)", "seal + data)"),),
         tests=("tests/transforms/test_checkpoints.py::test_only_the_owner_sees_them",),
     ),
     Mutant(
@@ -188,6 +182,25 @@ PROGRAMS = (
             ),
         ),
         tests=("tests/transforms/test_checkpoints.py::test_checkpoints_of_another_run_stop_it[key]",),
+    ),
+    Mutant(
+        name="checkpoints_that_do_not_follow",
+        why="The MAC of a checkpoint does not name what its round went on from: a second look is put behind another "
+        "survey, for which nobody paid what it weighed.",
+        edits=(Edit("transforms/checkpoints.py", 'f"checkpoint {policy.n} {policy.number} {past}"', '"checkpoint"'),),
+        tests=("tests/transforms/test_checkpoints.py::test_a_checkpoint_that_follows_from_another_stops_the_run",),
+    ),
+    Mutant(
+        name="a_resumed_round_is_free",
+        why="Users do not pay for a survey that has a checkpoint: later, they spend more than they have.",
+        edits=(
+            Edit(
+                "transforms/checkpoints.py",
+                'users | "PayOnly" >> PayOnly(self._policy, self._context)',
+                'users | "PayOnly" >> beam.Map(self._policy.allow)',
+            ),
+        ),
+        tests=("tests/pipelines/test_jobs.py::test_several_jobs_are_one_run[plus]",),
     ),
     Mutant(
         name="checkpoints_of_other_data",

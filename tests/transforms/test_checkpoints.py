@@ -1,5 +1,6 @@
 """Checkpoints: a run goes on from them, and from no other run's; only its owner sees them, and nobody after the end."""
 
+import dataclasses
 import os
 import stat
 
@@ -10,8 +11,10 @@ from helpers.keys import write_key
 from helpers.runs import GOOD, checkpoints_of, extract, files, keep_checkpoints
 from helpers.runs import jsonl as body
 
-from dpngram.accounting import plan_extraction
+from dpngram.accounting import ParameterError, plan_extraction
 from dpngram.transforms import ExtractLevels, checkpoints, noisy_threshold
+from dpngram.transforms.messages import Message
+from dpngram.transforms.policies import plus
 
 
 @pytest.mark.parametrize("policy", ["paper", "plus"])
@@ -81,6 +84,16 @@ def embedded(directory, key):
         documents | ExtractLevels(plan, noise_key=str(key), checkpoints=str(directory))
 
 
+def test_a_part_of_the_levels_needs_them():
+    plan = plan_extraction(epsilon=20, delta=0.1, max_n=3, max_contributions=12, eta=0.1)
+    with pytest.raises(ParameterError, match="checkpoints are needed"):
+        ExtractLevels(plan).up_to(2)
+    kept = ExtractLevels(plan, noise_key="env:KEY", checkpoints="kept")
+    for n in (0, 4):
+        with pytest.raises(ParameterError, match="n must be"):
+            kept.up_to(n)
+
+
 def test_a_run_that_is_refused_never_writes_one(tmp_path, monkeypatch):
     """Not even for a moment: too many bad records, and the step that writes checkpoints has not begun."""
     (tmp_path / "in.jsonl").write_bytes(body(GOOD) + b"no json\n" * 300)
@@ -124,3 +137,51 @@ def test_dropping_is_for_checkpoints_only(tmp_path):
     checkpoints.drop_checkpoints(str(place))
     assert not place.exists()
     checkpoints.drop_checkpoints(str(place))
+
+
+@pytest.fixture
+def two_runs(tmp_path, monkeypatch):
+    """The flags of a run, its files, and the checkpoints of two runs of the same data and key: another processor made
+    the surveys of the second, so their names differ."""
+    (tmp_path / "in.jsonl").write_bytes(body(GOOD))
+    write_key(tmp_path / "noise.key", b"k" * 32)
+    flags = ["--input", tmp_path / "in.jsonl", "--noise_key", tmp_path / "noise.key"]
+    out, kept = tmp_path / "out", []
+    settle = plus.PlusSurvey.settle
+    keep_checkpoints(monkeypatch)
+    for change in (2, 0):
+
+        def rename(*given, change=change):
+            found = settle(*given)
+            return dataclasses.replace(found, name=found.name + change)
+
+        monkeypatch.setattr(plus.PlusSurvey, "settle", rename)
+        assert extract(out, *flags, "--overwrite") == 0
+        kept.append({path: path.read_bytes() for path in checkpoints_of(out)})
+    return out, flags, files(out), kept
+
+
+def test_a_checkpoint_that_follows_from_another_stops_the_run(two_runs, capsys):
+    """Each of the two has a right MAC: the second look, whose draws went on from one survey, and the other survey."""
+    out, flags, expected, (theirs, ours) = two_runs
+    survey = next(path for path in ours if path.name.endswith("-02-1.block"))
+    assert theirs[survey] != ours[survey]
+    (out / "manifest.json").unlink()
+    survey.write_bytes(theirs[survey])
+    capsys.readouterr()
+    assert extract(out, *flags, "--resume") == 1
+    assert Message.OTHER_CHECKPOINTS.format() in capsys.readouterr().err
+    survey.write_bytes(ours[survey])
+    assert extract(out, *flags, "--resume") == 0
+    assert files(out) == expected
+
+
+def test_a_checkpoint_that_is_lost_is_made_again(two_runs):
+    """And all that come after it: nothing goes on from a round that is computed anew."""
+    out, flags, expected, (_, ours) = two_runs
+    for lost in ours:
+        (out / "manifest.json").unlink()
+        lost.unlink()
+        assert extract(out, *flags, "--resume") == 0
+        assert files(out) == expected
+        assert {path: path.read_bytes() for path in checkpoints_of(out)} == ours

@@ -41,6 +41,7 @@ BUILT = "runs when the graph is built"
 CHECKED = "is checked when the graph is built; here it cannot happen any more"
 ALLOWED = {
     "pipelines/io/bigquery.py check_table": BUILT,
+    "transforms/extract.py ExtractLevels.up_to": BUILT,
     "pipelines/io/input_formats.py InputFormat.__post_init__": BUILT,
     "pipelines/io/deny_list.py read_deny_list": BUILT,
     "pipelines/io/input_formats.py format_of_files": BUILT,

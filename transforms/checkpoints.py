@@ -22,6 +22,7 @@ can list the directory (0700, if it is made here) or read a file (0600).
 import contextlib
 import dataclasses
 import hmac
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -78,8 +79,12 @@ class Checkpoints:
 
     def keeping(self, make_round: MakeRound, context: ReleaseContext) -> MakeRound:
         """The same rounds, each of which leaves a checkpoint; the first ones that have one are not computed again."""
-        known = self._known()
-        found = _load_rounds(known, context) if known else {}
+        found: dict[tuple[int, int], beam.PCollection[Piece]] = {}
+        before = None
+        for n, rounds in itertools.groupby(self._known(), lambda known: known[0].n):
+            known = list(rounds)
+            found |= _load_level(n, known, before, context)
+            before = known[-1][1]
 
         def make(policy: RoundPolicy, context: ReleaseContext) -> beam.PTransform:
             if (policy.n, policy.number) in found:
@@ -155,20 +160,21 @@ def _seal(source: KeySource, policy: RoundPolicy, binding: bytes, data: bytes, p
     return source.seal(f"checkpoint {policy.n} {policy.number} {past}", binding, data)
 
 
-def _load_rounds(known: Sequence[tuple[RoundPolicy, str]], context: ReleaseContext) -> Any:
-    """{(level, round): PCollection[Piece]}: what these rounds have found out, all of it read by one step.
+def _load_level(n: int, known: Sequence[tuple[RoundPolicy, str]], before: str | None, context: ReleaseContext) -> Any:
+    """{(n, round): PCollection[Piece]}: what these rounds of a level have found out, read by one step.
 
-    The step needs the binding alone. If each round were a step that waits for the one before, a graph with many rounds
-    would have more paths than Flink's planner can follow.
+    The step needs the binding alone. If each round waited for the one before, a graph with many rounds would have more
+    paths than Flink's planner can follow. It starts by itself: what one step gives is held in memory on Flink, so not
+    all levels come from one step.
     """
-    load = beam.ParDo(_LoadDoFn(known, context.randomness))
-    main, *others = [_tag(policy) for policy, _ in known]
-    loaded = context.start | "Load" >> load.with_outputs(*others, main=main)
-    return {(policy.n, policy.number): with_element_type(loaded[_tag(policy)], Piece) for policy, _ in known}
-
-
-def _tag(policy: RoundPolicy) -> str:
-    return f"n{policy.n}{policy.label}"
+    load = beam.ParDo(_LoadDoFn(known, before, context.randomness), **context.sides("binding"))
+    main, *others = [policy.label for policy, _ in known]
+    loaded = (
+        context.start.pipeline
+        | f"StartLevel{n}" >> beam.Impulse()
+        | f"LoadLevel{n}" >> load.with_outputs(*others, main=main)
+    )
+    return {(n, policy.number): with_element_type(loaded[policy.label], Piece) for policy, _ in known}
 
 
 class _ResumedRound(beam.PTransform):
@@ -185,23 +191,22 @@ class _ResumedRound(beam.PTransform):
 
 
 class _LoadDoFn(KeyedDoFn):
-    """Privacy: each checkpoint must have a MAC that names the one before, whose name is read from the same bytes that
-    are handed on. So all of them are of one run, as if each round had read what the one before handed on.
+    """Privacy: each checkpoint must have a MAC that names the one before. The name is read from the file of that one,
+    which has a MAC for the one before it, and so on: all of them are of one run, or the run stops.
     """
 
-    def __init__(self, known: Sequence[tuple[RoundPolicy, str]], randomness: Randomness) -> None:
+    def __init__(self, known: Sequence[tuple[RoundPolicy, str]], before: str | None, randomness: Randomness) -> None:
         super().__init__(randomness)
-        self._known = list(known)
+        self._known, self._before = list(known), before
 
-    def process(self, binding: bytes) -> Iterator[Any]:
-        previous = earlier = 0  # the names of S_{k-1}, and of what the level has found out before
-        for policy, path in self._known:
-            if policy.number == 0:
-                previous, earlier = earlier, 0
+    def process(self, _start: bytes, binding: bytes = b"") -> Iterator[Any]:
+        previous = 0 if self._before is None else _name_in(self._before)
+        earlier = 0  # the name of what the level has found out before
+        for number, (policy, path) in enumerate(self._known):
             found: Any = self._open(policy, read_whole(path), binding, earlier or previous)
-            first = policy is self._known[0][0]
-            for piece in cut_block(found):
-                yield piece if first else beam.pvalue.TaggedOutput(_tag(policy), piece)
+            if _is_read(self._known[number + 1 :]):
+                for piece in cut_block(found):
+                    yield beam.pvalue.TaggedOutput(policy.label, piece) if number else piece
             earlier = found.name
 
     def _open(self, policy: RoundPolicy, stored: bytes, binding: bytes, past: int) -> Block:
@@ -212,3 +217,17 @@ class _LoadDoFn(KeyedDoFn):
         if not isinstance(found, Level | Survey) or not isinstance(found, type(policy.nothing)):
             raise NoiseKeyError(Message.OTHER_CHECKPOINTS.format())
         return found
+
+
+def _name_in(path: str) -> int:
+    """The name of S_{k-1} in its checkpoint. Another step looks at its MAC; here, a name that is wrong fits no MAC."""
+    try:
+        found: Any = Block.from_bytes(read_whole(path)[_MAC_BYTES:], ())
+        return int(found.name)
+    except (ValueError, AttributeError, TypeError):
+        raise NoiseKeyError(Message.OTHER_CHECKPOINTS.format()) from None
+
+
+def _is_read(later: Sequence[tuple[RoundPolicy, str]]) -> bool:
+    """Whether anybody reads what a round has found out, if the next rounds of its level are known: users who pay."""
+    return not later or later[0][0].changes_users or later[0][0].charges_late

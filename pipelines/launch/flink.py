@@ -18,7 +18,7 @@ _SPARE = 10.0  # seconds that the clocks of launcher and workers may differ
 # Restarts of a job that has failed: as long as a TaskManager takes to come back, and a broker.
 _RESTARTS, _PAUSE = "10", "10000"
 _MOST_ROUNDS = 9  # of a batch job: so many are planned in seconds
-_MOST_LENGTH = 18  # beyond, the step that reads the checkpoints would have more outputs than Flink can plan
+_MOST_LENGTH = 18  # beyond, the last job has more paths, and more readers of the binding, than Flink can plan
 
 
 def is_flink(options: PipelineOptions) -> bool:

@@ -101,9 +101,9 @@ def other_data(tmp):
 
 def checkpoint(tmp):
     (tmp / "block").write_bytes(C.encode() * 9)
-    load = _LoadDoFn([(make_rounds(PLAN)[0][0], str(tmp / "block"))], SOURCE.randomness)
+    load = _LoadDoFn([(make_rounds(PLAN)[0][0], str(tmp / "block"))], None, SOURCE.randomness)
     load._source = SOURCE
-    list(load.process(BINDING))
+    list(load.process(b"", BINDING))
 
 
 def second_window(tmp):

@@ -11,7 +11,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from dpngram.accounting import ParameterError
 from dpngram.pipelines.launch.beam_flags import beam_options
-from dpngram.pipelines.launch.beam_internals import remember_signatures
+from dpngram.pipelines.launch.beam_internals import keep_no_side_inputs, remember_signatures
 from dpngram.pipelines.launch.failures import failure_line, failure_message
 from dpngram.pipelines.launch.flags import OneLineParser, print_error
 from dpngram.pipelines.launch.startup import allow_long_chains, keep_memory, quiet_logging, stop_status
@@ -55,6 +55,7 @@ def run_job(
     keep_memory()
     allow_long_chains()
     remember_signatures()
+    keep_no_side_inputs()
     try:
         job = prepare(flags, beam_options(flags.beam_flags, [flag.name for flag in parser.flags]))
     except (ParameterError, NoiseKeyError) as error:

@@ -181,7 +181,12 @@ def _unpack(packed: Any, dtype: np.dtype[Any], count: int) -> Array:
     if size > _MOST_PACKED * (len(packed) + 1):
         raise ValueError("LZ4 packs no more than 255 bytes into one.")
     planes = np.frombuffer(pa.decompress(packed, decompressed_size=size, codec="lz4_raw"), np.uint8)
-    return np.ascontiguousarray(planes.reshape(dtype.itemsize, count).T).reshape(-1).view(dtype)
+    array = np.empty((count, dtype.itemsize), np.uint8)
+    for place, plane in enumerate(
+        planes.reshape(dtype.itemsize, count)
+    ):  # two to four times as fast as a transposition
+        array[:, place] = plane
+    return array.reshape(-1).view(dtype)
 
 
 class BlockCoder(beam.coders.Coder):

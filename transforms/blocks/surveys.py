@@ -5,13 +5,17 @@ noisy values on all of V_k and of earlier releases: as public as the release.
 """
 
 import dataclasses
+import functools
 import hashlib
 
 import numpy as np
 
+from dpngram.transforms.blocks.cells import hash_keys
 from dpngram.transforms.blocks.columns import Array, Block, empty_column, find_keys, register_block
 
 __all__ = ["EMPTY_SURVEY", "Survey", "name_after", "name_of"]
+
+_MOST_HASHED = 1 << 20  # larger surveys are searched: their slots would not fit a processor's cache
 
 
 @register_block
@@ -53,8 +57,29 @@ class Survey(Block):
         return len(self.keys)
 
     def find(self, keys: Array) -> Array:
-        """The row of each key, -1 where it is not active."""
-        return find_keys(self.keys, keys)
+        """The row of each key, int32; -1 where it is not active. For many blocks of users twice as fast as `find_keys`.
+
+        A key's hash names a slot, and a slot has one row. What is not there, but whose slot is taken, is searched for.
+        """
+        if not 0 < len(self) <= _MOST_HASHED:
+            return find_keys(self.keys, keys)
+        rows = np.take(self._slots, hash_keys(keys) >> _shift(self._slots))
+        doubtful = np.flatnonzero((rows >= 0) & (np.take(self.keys, rows) != keys))
+        rows[doubtful] = find_keys(self.keys, keys[doubtful])
+        return rows
+
+    @functools.cached_property
+    def _slots(self) -> Array:
+        """For each hash a row with it, -1 where there is none. Two to four slots for a row."""
+        slots = np.full(1 << (2 * len(self)).bit_length(), -1, np.int32)
+        slots[hash_keys(self.keys) >> _shift(slots)] = np.arange(len(self), dtype=np.int32)
+        return slots
+
+
+def _shift(slots: Array) -> np.uint64:
+    """How many bits of a hash are left out."""
+    shift: np.uint64 = np.uint64(65 - len(slots).bit_length())
+    return shift
 
 
 def name_of(*parts: Array | int | float) -> int:

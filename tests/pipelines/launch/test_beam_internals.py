@@ -10,14 +10,22 @@ from pathlib import Path
 import apache_beam as beam
 import numpy as np
 import pytest
+from apache_beam import pvalue
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, TypeOptions
 from apache_beam.runners.portability import fn_api_runner
-from apache_beam.runners.worker import sdk_worker, statesampler
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from apache_beam.runners.worker import sdk_worker, statecache, statesampler
+from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms import core
 
 from dpngram.pipelines.launch import beam_internals
 from dpngram.pipelines.launch.beam_flags import beam_options
-from dpngram.pipelines.launch.beam_internals import FnApiRunner, remember_signatures, remember_views
+from dpngram.pipelines.launch.beam_internals import (
+    FnApiRunner,
+    keep_no_side_inputs,
+    remember_signatures,
+    remember_views,
+)
 from dpngram.pipelines.launch.runner import make_pipeline
 from dpngram.transforms.blocks.cells import CellBlock
 from dpngram.transforms.blocks.scratch import Scratch, find_scratch
@@ -105,6 +113,25 @@ def test_signatures_are_remembered(monkeypatch):
     for method in methods:
         core.get_function_args_defaults(method)
     assert not looks
+
+
+def test_side_inputs_are_not_measured(monkeypatch):
+    """To measure one, Beam goes through all modules; it never finds one again."""
+    measured, get_deep_size = [], statecache.get_deep_size
+    monkeypatch.setattr(statecache, "get_deep_size", lambda *kept: measured.append(kept) or get_deep_size(*kept))
+    monkeypatch.setattr(worker_handlers, "STATE_CACHE_SIZE_MB", 100)  # Beam's; put back at the end
+    found = {}
+    for ours in (False, True):
+        if ours:
+            keep_no_side_inputs()
+        measured.clear()
+        with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+            side = pvalue.AsSingleton(pipeline | "Side" >> beam.Create([3]))
+            sums = pipeline | beam.Create([1, 2]) | beam.Map(lambda element, side: element + side, side=side)
+            assert_that(sums, equal_to([4, 5]))
+        found[ours] = len(measured)
+    assert found[False] > 0
+    assert found[True] == 0
 
 
 def test_the_runner_tells_its_stages():

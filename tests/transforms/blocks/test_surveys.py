@@ -3,7 +3,10 @@
 import dataclasses
 
 import numpy as np
+import pytest
 
+from dpngram.transforms.blocks import surveys
+from dpngram.transforms.blocks.columns import find_keys
 from dpngram.transforms.blocks.surveys import EMPTY_SURVEY, Survey, name_of
 
 
@@ -79,3 +82,20 @@ def test_find():
     assert len(survey) == 3
     assert len(EMPTY_SURVEY) == 0
     assert EMPTY_SURVEY.find(np.array([3], np.uint64)).tolist() == [-1]
+
+
+@pytest.mark.parametrize("most", [0, 1 << 20])
+@pytest.mark.parametrize("size", [0, 1, 2, 30, 5000])
+def test_find_as_by_a_search(monkeypatch, most, size):
+    """Also where a key shares its slot with another, or is not there."""
+    monkeypatch.setattr(surveys, "_MOST_HASHED", most)
+    random = np.random.default_rng(size)
+    keys = np.unique(random.integers(0, 1 << 63, size).astype(np.uint64))
+    survey = Survey(keys=keys)
+    wanted = np.concatenate(
+        [keys, random.integers(0, 1 << 63, 2 * size + 3).astype(np.uint64), keys[::3] + np.uint64(1)]
+    )
+    rows = survey.find(wanted)
+    assert rows.dtype == np.int32
+    assert np.array_equal(rows, find_keys(keys, wanted))
+    assert np.array_equal(survey.find(wanted[::-1]), rows[::-1])

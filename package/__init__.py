@@ -62,6 +62,8 @@ else:
         """Imports a name of `__all__` when it is first used (PEP 562)."""
         for room, names in _NAMES.items():
             if name == room or name in names:
+                if room.startswith("pipelines."):
+                    importlib.import_module(f"{__name__}.transforms")  # the first import of Beam, which is quiet
                 module = importlib.import_module(f"{__name__}.{room}")
                 globals()[name] = value = module if name == room else getattr(module, name)
                 return value

@@ -81,13 +81,14 @@ def test_one_version():
     assert python("from dpngram.pipelines.cli import main; main(['--version'])") == f"dpngram {dpngram.__version__}\n"
 
 
-def test_nothing_is_printed():
+@pytest.mark.parametrize("name", ["ExtractNgrams", "Ledger", "extract_frame", "read_release"])
+def test_nothing_is_printed(name):
     """Without the extra gcp Beam warns of `apitools`, so here it is missing."""
     hide = "import sys; sys.modules['apitools'] = sys.modules['google.cloud.bigquery'] = None\n"
     # Warnings of others about their versions: Python hides the first kind, and Google gives the second to old ones.
     hide += "import warnings; warnings.simplefilter('ignore', DeprecationWarning)\n"
     hide += "warnings.filterwarnings('ignore', category=FutureWarning, module='google')\n"
-    assert python(f"{hide}import dpngram\ndpngram.ExtractNgrams") == ""
+    assert python(f"{hide}import dpngram\ndpngram.{name}") == ""
 
 
 @pytest.mark.parametrize("cwd", [".", "package"])

@@ -31,6 +31,21 @@ def test_beam_yaml(posts, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_the_command_in_the_example_finds_its_files(posts, tmp_path, monkeypatch):
+    """As printed there and in the documentation, in the directory of the data."""
+    from apache_beam.yaml import main as yaml_main
+
+    example = EXAMPLES / "extract.yaml"
+    (variables,) = re.findall(r"--jinja_variables='(.*)'", example.read_text())
+    page = EXAMPLES.parent / "docs" / "howto" / "beam-yaml.md"
+    assert f"--jinja_variables='{variables}'" in page.read_text(encoding="utf-8")
+    posts.rename(tmp_path / "posts-1.jsonl")
+    monkeypatch.chdir(tmp_path)
+    yaml_main.run(["--yaml_pipeline_file", str(example), "--jinja_variables", variables])
+    assert [path.name for path in tmp_path.glob("ngrams*")] == ["ngrams.jsonl-00000-of-00001"]
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_other_fields_fail_when_the_graph_is_built(posts, tmp_path):
     posts.write_text(posts.read_text().replace('"user"', '"author"'))
     words = re.escape("user_field must be a field of the documents, got 'user'; they have author, text.")

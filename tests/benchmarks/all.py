@@ -28,10 +28,11 @@ def tables_of(name):
     """{name of a table: its Markdown, with the line that says when it was made} of a section that has a record."""
     found, section = record.load(name), SECTIONS[name]
     line = pages.stamp(found, section.timed)
-    return {
-        f"{name}/{part}".removesuffix("/"): f"{table.markdown()}\n\n{line}"
-        for part, table in section.tables(found["figures"]).items()
-    }
+    if found["made"] == "earlier":
+        tables = {part: pages.Table(**table) for part, table in found["figures"]["tables"].items()}
+    else:
+        tables = section.tables(found["figures"])
+    return {f"{name}/{part}".removesuffix("/"): f"{table.markdown()}\n\n{line}" for part, table in tables.items()}
 
 
 def all_tables():

@@ -52,8 +52,13 @@ def names_in(text):
 
 
 def fill(text, tables):
-    """The page with every marked table as `tables` has it; a name that it does not have is an error."""
-    return _MARKED.sub(lambda found: f"{found[1]}\n{tables[found[2]]}\n\n{found[4]}", text)
+    """The page with every marked table as `tables` has it; a table without a record stays as it is."""
+
+    def filled(found):
+        head, name, _, end = found.groups()
+        return f"{head}\n{tables[name]}\n\n{end}" if name in tables else found[0]
+
+    return _MARKED.sub(filled, text)
 
 
 def write(tables):

@@ -1,5 +1,7 @@
 """All sections, by name."""
 
-from benchmarks.sections import costs, peers, released, trust
+from benchmarks.sections import by_hand, costs, peers, released, sizes, trust
 
-SECTIONS = {**released.SECTIONS, **peers.SECTIONS, **costs.SECTIONS, **trust.SECTIONS}
+SECTIONS = {
+    name: section for part in (released, peers, costs, sizes, trust, by_hand) for name, section in part.SECTIONS.items()
+}

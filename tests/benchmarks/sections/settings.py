@@ -25,15 +25,15 @@ class Section:
     Attributes:
         title: in a few words.
         minutes: about how long it takes on two idle cores.
-        make: gives the figures, as JSON; None: the figures are made by hand, with the command in their record.
+        make: gives the figures, as JSON; None: they are made by hand, with the command in the record.
         tables: the tables of the pages by name, from the figures alone; "" is the table that has the section's name.
         timed: whether there are times or memory in it. Then the load of other programs counts.
     """
 
     title: str
-    minutes: float
-    make: Callable[[Settings], Any] | None
-    tables: Callable[[Any], dict[str, Any]]
+    minutes: float = 0
+    make: Callable[[Settings], Any] | None = None
+    tables: Callable[[Any], dict[str, Any]] | None = None
     timed: bool = False
 
 

@@ -1,0 +1,22 @@
+"""Figures that no section makes by itself: too long, or on engines that need more than this checkout.
+
+Their records have the tables as the pages had them, and the command. Whoever runs the command again writes table, date
+and commit into the record.
+"""
+
+from benchmarks.sections.settings import Section
+
+TITLES = {
+    "demo": "some n-grams of dpngram demo",
+    "common": "users who share most of their bigrams, and corpora full of phrases",
+    "vocabulary": "with a public vocabulary",
+    "compare": "the paper's tables on MSNBC",
+    "compare_english": "the paper's figures on English posts",
+    "compare_costs": "what larger comparisons cost",
+    "scaling_model": "what 1e6 to 1e9 users need, by the model",
+    "level_memory": "memory by the largest level, by the model",
+    "large_levels": "memory of each step for a level of 20 million grams",
+    "on_disk": "local runs on disk",
+    "engines": "seconds on each engine",
+}
+SECTIONS = {name: Section(title) for name, title in TITLES.items()}

@@ -1,7 +1,6 @@
 """All sections, by name."""
 
-from benchmarks.sections import by_hand, costs, peers, released, sizes, trust
+from benchmarks.sections import by_hand, compared, costs, peers, released, sizes, trust
 
-SECTIONS = {
-    name: section for part in (released, peers, costs, sizes, trust, by_hand) for name, section in part.SECTIONS.items()
-}
+MODULES = (released, compared, peers, costs, sizes, trust, by_hand)
+SECTIONS = {name: section for module in MODULES for name, section in module.SECTIONS.items()}

@@ -68,7 +68,7 @@ def make(name, flags):
         command = words + (f" --keys {flags.keys}" if flags.keys != KEYS else "")
 
         def figures(part):
-            return section.make(Settings(flags.data, flags.keys, flags.repeats, Path(work), part))
+            return section.make(Settings(flags.data, flags.keys, flags.repeats, flags.words, Path(work), part))
 
         made = record.make(name, figures, command, before)
     print(f"{name}: made in {made['seconds']} s; other programs took {made['load']} of each core", flush=True)
@@ -88,6 +88,7 @@ def main(argv=None):
     parser.add_argument("--keys", type=int, default=KEYS, help=f"releases of each system (default {KEYS})")
     parser.add_argument("--repeats", type=int, default=3, help="of what is timed, at least 3 (default 3)")
     parser.add_argument("--data", type=Path, default=record.ROOT.parent / "shared" / "data", help="the data sets")
+    parser.add_argument("--words", type=Path, default="/usr/share/dict/american-english", help="for `vocabulary`")
     flags = parser.parse_args(argv)
     if flags.repeats < 3:
         parser.error("--repeats must be 3 or more: a median of less says nothing about the spread.")

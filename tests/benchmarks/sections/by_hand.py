@@ -8,8 +8,6 @@ from benchmarks.sections.settings import Section
 
 TITLES = {
     "demo": "some n-grams of dpngram demo",
-    "common": "users who share most of their bigrams, and corpora full of phrases",
-    "vocabulary": "with a public vocabulary",
     "compare_costs": "what larger comparisons cost",
     "scaling_model": "what 1e6 to 1e9 users need, by the model",
     "level_memory": "memory by the largest level, by the model",

@@ -17,10 +17,10 @@ UNTUNED = {"delta": 1e-6, "max_n": 6, "max_contributions": 50}
 PUBLISHED = [17, 254, 1273, 1954, 2221, 2020]  # Kim et al. 2021, MSNBC, one run
 
 
-def runs(corpus, keys, part, name, **budget):
+def runs(corpus, keys, part, name, vocabulary=(), **budget):
     """What each key releases: numbers by length, spurious ones by length."""
     plan = plan_extraction(**budget)
-    made = [part(f"{name}, key {key}", lambda key=key: corpus.run(plan, key)) for key in range(keys)]
+    made = [part(f"{name}, key {key}", lambda key=key: corpus.run(plan, key, vocabulary)) for key in range(keys)]
     return {"released": [released for released, _ in made], "spurious": [found for _, found in made]}
 
 

@@ -14,6 +14,7 @@ class Settings:
     data: Path  # the data sets that docs/results.md names
     keys: int  # releases of each system
     repeats: int  # of each command that is timed
+    words: Path  # a public list of English words
     work: Path  # an empty directory, deleted afterwards
     part: Callable[[str, Callable[[], Any]], Any]  # (name, function): what it gives, or gave before a run was stopped
 

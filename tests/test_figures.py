@@ -6,7 +6,7 @@ import re
 import pytest
 from benchmarks import all as program
 from benchmarks import pages, record
-from benchmarks.sections import costs, peers, released, settings, sizes
+from benchmarks.sections import compared, costs, peers, released, settings, sizes, trust
 from benchmarks.sections.every import SECTIONS
 
 RECORDS = sorted(record.FIGURES.glob("*.json"))
@@ -90,21 +90,21 @@ def checkout(tmp_path, monkeypatch):
 
 def test_a_section_is_made_once_for_a_commit_and_a_machine(checkout, monkeypatch):
     directory, made = checkout
-    for count, flags in ((2, []), (2, []), (4, ["--again"])):
+    for count, flags in ((2, []), (2, []), (4, ["--again"]), (6, ["--keys", "2"]), (6, ["--keys", "2"]), (8, [])):
         assert program.main(flags) == 0
         assert len(made) == count
     page = (directory / "README.md").read_text()
-    assert page.startswith("before\n<!-- figures: one -->\n\n| made |\n|---|\n| 4 |\n\n*Made on 20")
+    assert page.startswith("before\n<!-- figures: one -->\n\n| made |\n|---|\n| 8 |\n\n*Made on 20")
     assert "from commit 1234567 with `python tests/benchmarks/all.py --only one`" in page
     monkeypatch.setattr(record, "commit", lambda: "7654321")
     assert program.main([]) == 0
-    assert len(made) == 6
+    assert len(made) == 10
     monkeypatch.setattr(record, "machine", lambda: {"cores": 96, "memory_gb": 1, "processor": "another"})
     assert program.main([]) == 0
-    assert len(made) == 8
+    assert len(made) == 12
     monkeypatch.setattr(record, "commit", lambda: "7654321-changed")
     assert program.main([]) == 0
-    assert len(made) == 10
+    assert len(made) == 14
 
 
 def test_a_run_that_was_stopped_goes_on(checkout, monkeypatch):
@@ -213,3 +213,36 @@ def test_the_peers_read_what_a_run_of_ours_writes(tmp_path):
     assert peers.released_in(tmp_path / "release") == peers.released_in(tmp_path / "grams.txt") == {("a", "b")}
     assert peers.write_lines(tmp_path / "tokens.txt", ["a b", "", "c", "d"], 2) == 2
     assert (tmp_path / "tokens.txt").read_text() == "a b\nc\n"
+
+
+def test_the_table_of_the_audit_says_what_is_broken():
+    found = {"attack": "lone", "policy": "plus", "windowed": True, "trials": 10_000, "fit": None, "holds": True}
+    event = {"likely": 0.027, "unlikely": 0.0, "epsilon": 0.034, "delta": 0.0}
+    fit = {"epsilon": 3.99, "epsilon_low": 3.64}
+    broken = {**found, "windowed": False, "holds": False, "event": {**event, "epsilon": None}, "fit": fit}
+    rows = trust.audit_tables([{**found, "event": event}, broken])[""].rows
+    assert rows[0] == ["*lone*, `plus`", "windows", "10,000", "2.70 %", "0.00 %", "0.03", "", "", "holds"]
+    assert rows[1][1:] == ["batch", "10,000", "2.70 %", "0.00 %", "∞", "3.99", "3.64", "**BROKEN**"]
+
+
+def test_a_comparison_beside_the_paper():
+    def row(system, title, released, has_total=True):
+        mean = released[0]
+        return {"system": system, "title": title, "released": released, "mean": mean, "has_total": has_total}
+
+    seven = [[17, 254, 1273, 1954, 2221, 2020], [17, 254, 1273, 1954, 2221, 2022]]
+    rows = [row("dpne", "DPNE", seven), row("dpsu_single", "DPSU-single", seven, has_total=False)]
+    figures = {"all": {"rows": rows}, "even": {"rows": [row("dpsu_even", "DPSU-even", seven)]}}
+    table = compared.beside_the_paper(figures).rows
+    assert table[0] == ["DPNE, Kim et al. 2021", "17", "254", "1,273", "1,954", "2,221", "2,020", "7,739", ""]
+    assert table[1][-2:] == ["7,740.0 ± 1.4", "100.0 %"]
+    assert table[2][-2] == "(7,969)"
+    assert table[3][-2] == "(7,740.0)"
+    assert compared.summary(figures).rows[-1] == ["DPSU-even, sound", "", "7,740.0 ± 1.4"]
+
+
+def test_coverage_of_what_many_users_have():
+    systems = [{"title": "DPNE", "recovered": [0, [[3, 0], [2, 0]]]}]
+    found = {"k": [50, 100], "held": [[9, 9], [4, 0]], "systems": systems}
+    table = compared.anonymity({"anonymity": found})
+    assert table.rows == [["such grams", "4", "0"], ["DPNE", "62.5 %", "–"]]  # noqa: RUF001

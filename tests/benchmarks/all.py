@@ -23,6 +23,9 @@ from benchmarks import pages, record
 from benchmarks.sections.every import SECTIONS
 from benchmarks.sections.settings import Settings
 
+KEYS = 5
+REPEATS = 3
+
 
 def tables_of(name):
     """{name of a table: its Markdown, with the line that says when it was made} of a section that has a record."""
@@ -49,6 +52,14 @@ def show_list():
         print(f"{name:<18} {how:<13} {when:<42} {section.title}")
 
 
+def command_of(name, flags):
+    """What makes this section alone again, but for the place of the data."""
+    words = f"python tests/benchmarks/all.py --only {name}"
+    for option, value, default in (("keys", flags.keys, KEYS), ("repeats", flags.repeats, REPEATS)):
+        words += "" if value == default else f" --{option} {value}"
+    return words
+
+
 def make(name, flags):
     """Whether the section could be made."""
     section = SECTIONS[name]
@@ -56,7 +67,8 @@ def make(name, flags):
         command = record.load(name).get("command", "")
         print(f"{name}: made by hand: {command}", flush=True)
         return True
-    if record.is_current(name) and not flags.again:
+    command = command_of(name, flags)
+    if record.is_current(name, command) and not flags.again:
         print(f"{name}: made already from commit {record.commit()} on this machine", flush=True)
         return True
     before = record.load_now()
@@ -64,8 +76,6 @@ def make(name, flags):
         print(f"{name}: refused, since other programs take {100 * before:.0f} % of each core", flush=True)
         return False
     with tempfile.TemporaryDirectory(prefix="dpngram-figures-") as work:
-        words = f"python tests/benchmarks/all.py --only {name}"
-        command = words + (f" --keys {flags.keys}" if flags.keys != KEYS else "")
 
         def figures(part):
             return section.make(Settings(flags.data, flags.keys, flags.repeats, flags.words, Path(work), part))
@@ -73,9 +83,6 @@ def make(name, flags):
         made = record.make(name, figures, command, before)
     print(f"{name}: made in {made['seconds']} s; other programs took {made['load']} of each core", flush=True)
     return True
-
-
-KEYS = 5
 
 
 def main(argv=None):
@@ -86,11 +93,11 @@ def main(argv=None):
     parser.add_argument("--again", action="store_true", help="also what was made from this commit on this machine")
     parser.add_argument("--idle", action="store_true", help="refuse to time anything while other programs are at work")
     parser.add_argument("--keys", type=int, default=KEYS, help=f"releases of each system (default {KEYS})")
-    parser.add_argument("--repeats", type=int, default=3, help="of what is timed, at least 3 (default 3)")
+    parser.add_argument("--repeats", type=int, default=REPEATS, help="of what is timed (default and least 3)")
     parser.add_argument("--data", type=Path, default=record.ROOT.parent / "shared" / "data", help="the data sets")
     parser.add_argument("--words", type=Path, default="/usr/share/dict/american-english", help="for `vocabulary`")
     flags = parser.parse_args(argv)
-    if flags.repeats < 3:
+    if flags.repeats < REPEATS:
         parser.error("--repeats must be 3 or more: a median of less says nothing about the spread.")
     if flags.list:
         show_list()

@@ -65,17 +65,14 @@ def versions():
     return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in PACKAGES}}
 
 
-def is_current(section):
-    """Whether a section was made from this code on this machine. Code with changes is never the same."""
+def is_current(section, command):
+    """Whether this command made the section from this code on this machine. Code with changes is never the same."""
     if not path_of(section).exists():
         return False
-    record = load(section)
-    now = commit()
-    return (
-        record["made"] == "again"
-        and record["commit"] == now.removesuffix("-changed") == now
-        and (record["machine"] == machine())
-    )
+    record, now = load(section), commit()
+    if record["made"] != "again" or now.endswith("-changed"):
+        return False
+    return (record["commit"], record["command"], record["machine"]) == (now, command, machine())
 
 
 def _used():

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from benchmarks.pages import Table
-from benchmarks.sections.settings import NONE, Section, number
+from benchmarks.sections.settings import Section, number
 
 from dpngram.accounting import ParameterError, composed_epsilon, plan_extraction, spending_of, users_needed
 from dpngram.pipelines.research.attacks import ATTACKS
@@ -37,7 +37,7 @@ def audit_tables(figures):
     for found in figures:
         event, fit = found["event"], found["fit"]
         cells = [f"{100 * event[name]:.2f} %" for name in ("likely", "unlikely")]
-        bounds = [NONE if event["epsilon"] is None else f"{event['epsilon']:.2f}"]
+        bounds = ["∞" if event["epsilon"] is None else f"{event['epsilon']:.2f}"]
         bounds += ["", ""] if fit is None else [f"{fit[name]:.2f}" for name in ("epsilon", "epsilon_low")]
         mode = "windows" if found["windowed"] else "batch"
         verdict = "holds" if found["holds"] else "**BROKEN**"

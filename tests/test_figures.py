@@ -2,12 +2,15 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from benchmarks import all as program
 from benchmarks import pages, record
 from benchmarks.sections import compared, costs, peers, released, settings, sizes, trust
 from benchmarks.sections.every import SECTIONS
+
+from dpngram.accounting import plan
 
 RECORDS = sorted(record.FIGURES.glob("*.json"))
 
@@ -86,6 +89,19 @@ def checkout(tmp_path, monkeypatch):
     monkeypatch.setattr(pages, "PAGES", ("README.md",))
     monkeypatch.setattr(program, "SECTIONS", {"one": settings.Section("a test", 1, make, tables, timed=True)})
     return tmp_path, made
+
+
+def test_another_package_than_that_of_the_checkout_is_not_measured(checkout):
+    directory, made = checkout
+    ours = directory / "accounting" / "plan.py"
+    ours.parent.mkdir()
+    ours.write_text("other = True\n")
+    with pytest.raises(SystemExit, match=r"accounting/plan.py is not the installed one"):
+        program.main([])
+    assert made == []
+    ours.write_bytes(Path(plan.__file__).read_bytes())
+    assert program.main([]) == 0
+    assert len(made) == 2
 
 
 def test_a_section_is_made_once_for_a_commit_and_a_machine(checkout, monkeypatch):

@@ -6,6 +6,7 @@ again since they were written into a page have `"made": "earlier"` and the commi
 
 import datetime
 import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
@@ -44,6 +45,17 @@ def commit():
     """The last commit that changed the measured code; figures and pages can be committed without making another."""
     found = _git("log", "-1", "--format=%h", "--abbrev=7", "--", *MEASURED)
     return found + ("-changed" if _git("status", "--porcelain", "--", *MEASURED) else "")
+
+
+def check_installed():
+    """The package that is measured must be that of this checkout, or its commit would be a wrong one."""
+    for room in ("accounting", "transforms", "pipelines"):
+        (place,) = importlib.util.find_spec(f"dpngram.{room}").submodule_search_locations
+        for path in sorted((ROOT / room).rglob("*.py")):
+            installed = Path(place) / path.relative_to(ROOT / room)
+            if not installed.exists() or installed.read_bytes() != path.read_bytes():
+                name = path.relative_to(ROOT)
+                raise SystemExit(f"{name} is not the installed one: install this checkout before you measure it.")
 
 
 def _git(*words):
@@ -130,6 +142,7 @@ class Parts:
 
 def make(section, function, command, before):
     """Runs the function of a section, and stores what it returns with the conditions."""
+    check_installed()
     watch, start, parts = Watch(), time.monotonic(), Parts(section)
     figures = function(parts)
     seconds = time.monotonic() - start

@@ -37,7 +37,7 @@ for tool in ("java", "mvn"):
 confluent_kafka = pytest.importorskip("confluent_kafka")
 
 flink, kafka = example("flink"), example("kafka")
-# Seconds from the closing of a window to its release, on two idle cores; twice that on busy ones: a window waits more than
+# Seconds from the closing of a window to its release, on two idle cores; twice that on busy ones: it waits more than
 # it computes. 3.2 to 5.9 were measured while others had two thirds of the processors.
 AT_ONCE = 7
 

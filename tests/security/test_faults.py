@@ -49,7 +49,7 @@ class Run(NamedTuple):
 
 RUNS = {
     "paper": Run(batch, "paper", 25, 45),
-    "plus": Run(batch, "plus", 25, 75),
+    "plus": Run(batch, "plus", 25, 70),
     "paper in windows": Run(in_windows, "paper", 20, 40, written=3),
     "plus in windows": Run(in_windows, "plus", 15, 60, written=3),
     "plus resumed": Run(batch, "plus", 10, 60),

@@ -221,11 +221,10 @@ class _LoadDoFn(KeyedDoFn):
 
 def _name_in(path: str) -> int:
     """The name of S_{k-1} in its checkpoint. Another step looks at its MAC; here, a name that is wrong fits no MAC."""
-    try:
+    with contextlib.suppress(ValueError, AttributeError, TypeError):
         found: Any = Block.from_bytes(read_whole(path)[_MAC_BYTES:], ())
         return int(found.name)
-    except (ValueError, AttributeError, TypeError):
-        raise NoiseKeyError(Message.OTHER_CHECKPOINTS.format()) from None
+    raise NoiseKeyError(Message.OTHER_CHECKPOINTS.format())  # not from the other error: a run says the last message
 
 
 def _is_read(later: Sequence[tuple[RoundPolicy, str]]) -> bool:

@@ -12,9 +12,12 @@ from helpers.runs import GOOD, checkpoints_of, extract, files, keep_checkpoints
 from helpers.runs import jsonl as body
 
 from dpngram.accounting import ParameterError, plan_extraction
+from dpngram.pipelines.launch.failures import failure_line
 from dpngram.transforms import ExtractLevels, checkpoints, noisy_threshold
+from dpngram.transforms.blocks.levels import EMPTY_LEVEL
 from dpngram.transforms.messages import Message
 from dpngram.transforms.policies import plus
+from dpngram.transforms.randomness.noise_key import NoiseKeyError
 
 
 @pytest.mark.parametrize("policy", ["paper", "plus"])
@@ -82,6 +85,14 @@ def embedded(directory, key):
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         documents = pipeline | beam.Create([(row["user"], row["text"]) for row in GOOD])
         documents | ExtractLevels(plan, noise_key=str(key), checkpoints=str(directory))
+
+
+def test_a_damaged_checkpoint_before_a_level(tmp_path):
+    """The step that reads the next level needs its name, and may be the first to see it: one message, not two."""
+    (tmp_path / "block").write_bytes(bytes(32) + EMPTY_LEVEL.to_bytes()[:-9])
+    with pytest.raises(NoiseKeyError) as caught:
+        checkpoints._name_in(str(tmp_path / "block"))
+    assert failure_line(caught.value) == Message.OTHER_CHECKPOINTS.format()
 
 
 def test_a_part_of_the_levels_needs_them():

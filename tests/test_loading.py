@@ -94,3 +94,13 @@ def rows_of(found):
 def test_the_page_has_a_line_for_each():
     assert [package_of(line) for line in LINES].count("pandas") == 3
     assert {package_of(line) for line in LINES} == {None, *PACKAGES.values()}
+
+
+def test_a_directory_of_parquet(releases):
+    """pandas opens all of its files; Arrow can leave out those that are not Parquet. Both as the page says."""
+    pandas = pytest.importorskip("pandas", reason="the package pandas is not installed")
+    directory = str(releases / "parquet" / "release")
+    with pytest.raises(pyarrow.ArrowInvalid, match=r"manifest\.json"):
+        pandas.read_parquet(directory)
+    found = pyarrow.dataset.dataset(directory, exclude_invalid_files=True).to_table()
+    assert found.sort_by("n").equals(dpngram.read_release(directory).sort_by("n"))

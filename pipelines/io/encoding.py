@@ -32,7 +32,6 @@ __all__ = [
     "Row",
     "arrow_columns",
     "join_tokens",
-    "json_lines",
     "output_format_help",
     "with_phrases",
 ]
@@ -42,6 +41,7 @@ Row = tuple[list[str], float]  # tokens, weight
 _BETWEEN = " "  # what joins the tokens of a phrase
 _COLUMNS = pa.schema({"tokens": pa.list_(pa.string()), "weight": pa.float64()})
 _BLOCK = 1 << 24  # bytes of a text file that are parsed at a time; a row has less
+_MANY = 1 << 16  # rows that are text at a time
 _FEW = 1 << 14  # rows that are Python objects at a time
 
 # Escapes for tokens in a vocabulary file, where a blank joins tokens and a line end ends the gram.
@@ -104,29 +104,31 @@ class Encoding:
         return with_phrases(n, table["tokens"], table["weight"])
 
 
-def json_lines(table: GramTable) -> bytes:
-    """{"n": ..., "phrase": ..., "tokens": [...], "weight": ...} on each line, built in columns."""
-    if not len(table):
-        return b""
-    # JSON escapes each character by itself, so words can be joined after they are escaped, within one pair of quotes.
-    words = [json.dumps(word, ensure_ascii=False)[1:-1] for word in table.vocabulary.to_pylist()]
-    columns = _token_columns(table, pa.array(words, pa.large_string()))
-    lines = pc.binary_join_element_wise(
-        _text(f'{{"n": {int(table.n)}, "phrase": "'),
-        _joined(columns, _BETWEEN),
-        _text('", "tokens": ["'),
-        _joined(columns, '", "'),
-        _text('"], "weight": '),
-        pa.array(table.weight).cast(pa.large_string()),
-        _text("}\n"),
-        _text(""),
-    )
-    return bytes(lines.buffers()[2])
-
-
 def _write_json(tables: Iterator[GramTable], file: IO[bytes]) -> None:
+    """{"n": ..., "phrase": ..., "tokens": [...], "weight": ...} on each line, built in columns."""
     for table in tables:
-        file.write(json_lines(table))
+        # JSON escapes each character by itself, so words can be joined after they are escaped, in one pair of quotes.
+        escaped = [json.dumps(word, ensure_ascii=False)[1:-1] for word in table.vocabulary.to_pylist()]
+        words = pa.array(escaped, pa.large_string())
+        for part in _parts(table):
+            columns = _token_columns(part, words)
+            lines = pc.binary_join_element_wise(
+                _text(f'{{"n": {int(table.n)}, "phrase": "'),
+                _joined(columns, _BETWEEN),
+                _text('", "tokens": ["'),
+                _joined(columns, '", "'),
+                _text('"], "weight": '),
+                pa.array(part.weight).cast(pa.large_string()),
+                _text("}\n"),
+                _text(""),
+            )
+            file.write(lines.buffers()[2])
+
+
+def _parts(table: GramTable) -> Iterator[GramTable]:
+    """The table, some rows at a time: their text is larger than they are."""
+    for start in range(0, len(table), _MANY):
+        yield _take(table, np.s_[start : start + _MANY])
 
 
 def _text(text: str) -> pa.Scalar:
@@ -156,14 +158,17 @@ def _load_json(data: bytes, _n: int) -> pa.Table:
 
 def _write_csv(tables: Iterator[GramTable], file: IO[bytes]) -> None:
     """A column for each token, so that no separator can be mistaken for a part of a token; the weight; the phrase."""
-    for number, table in enumerate(tables):
-        columns = _token_columns(table, table.vocabulary)
-        named = {f"token_{place + 1}": column for place, column in enumerate(columns)}
-        sink = pa.BufferOutputStream()
-        options = pyarrow.csv.WriteOptions(include_header=number == 0)
-        rows = pa.table({**named, "weight": table.weight, "phrase": _joined(columns, _BETWEEN)})
-        pyarrow.csv.write_csv(rows, sink, options)
-        file.write(sink.getvalue())
+    is_first = True
+    for table in tables:
+        words = table.vocabulary
+        for part in _parts(table) if len(table) else [table]:
+            columns = _token_columns(part, words)
+            named = {f"token_{place + 1}": column for place, column in enumerate(columns)}
+            sink = pa.BufferOutputStream()
+            rows = pa.table({**named, "weight": part.weight, "phrase": _joined(columns, _BETWEEN)})
+            pyarrow.csv.write_csv(rows, sink, pyarrow.csv.WriteOptions(include_header=is_first))
+            file.write(sink.getvalue())
+            is_first = False
 
 
 def _read_csv(file: IO[bytes], n: int) -> Iterator[Row]:
@@ -279,7 +284,7 @@ def _write_vocab(tables: Iterator[GramTable], file: IO[bytes]) -> None:
         file.write(("\n".join(grams.to_pylist()) + "\n").encode())
 
 
-def _take(table: GramTable, rows: np.ndarray[Any, Any]) -> GramTable:
+def _take(table: GramTable, rows: np.ndarray[Any, Any] | slice) -> GramTable:
     return dataclasses.replace(table, tokens=table.tokens[rows], weight=table.weight[rows])
 
 

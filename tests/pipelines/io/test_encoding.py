@@ -161,6 +161,7 @@ def cut(table, rows):
 def test_the_bytes_do_not_tell_where_tables_end(name, monkeypatch):
     monkeypatch.setattr(encoding_module, "_GROUP", 400)
     monkeypatch.setattr(encoding_module, "_FEW", 150)
+    monkeypatch.setattr(encoding_module, "_MANY", 170)
     table, encoding = numbered(1000), OUTPUT_FORMATS[name]
     whole = encoding.encode(table)
     for rows in (1, 333, 400, 999):

@@ -179,3 +179,19 @@ def test_line_separators_inside_tokens_survive(tmp_path, key):
     flags = ["--input", tmp_path / "in.jsonl", "--tokens_field", "words", "--noise_key", key]
     assert extract(tmp_path / "out", *flags) == 0
     assert main(["report", str(tmp_path / "out")]) == 0
+
+
+@pytest.mark.parametrize("name", ["csv", "jsonl"])
+def test_text_is_made_of_some_rows_at_a_time(name, monkeypatch):
+    """The text of a whole table is several times as large as the table."""
+    monkeypatch.setattr(encoding_module, "_MANY", 170)
+    written = []
+
+    class File(io.BytesIO):
+        def write(self, data):
+            written.append(bytes(data).count(b"\n"))
+            return len(data)
+
+    OUTPUT_FORMATS[name].write(iter([numbered(1000)]), File())
+    assert sum(written) == 1000 + (name == "csv")
+    assert max(written) <= 171

@@ -5,7 +5,8 @@
 
 A real broker, a JobManager and two TaskManagers with their Python workers, and the producer share this machine. The
 messages have `--tokens` tokens of a Zipf law and come from `--users` users, keyed by user. What is printed: each window
-and how many seconds after its close it was there, and every ten seconds the memory of the processes.
+and how many seconds after its close it was there, every ten seconds the memory of the processes, and how long the job
+had run when the last window was there.
 """
 
 import argparse
@@ -78,8 +79,10 @@ def memory(cluster: Any) -> dict[str, int]:
 def watch(process: Any, output: Path, cluster: Any, done: Any, begin: float) -> None:
     """Prints what there is to see until `done(windows)`."""
     seen: dict[str, float] = {}
-    shown = 0.0
+    shown = running = 0.0
     while process.poll() is None and not done(seen):
+        if not running and any(job["state"] == "RUNNING" for job in cluster.ask("jobs/overview")["jobs"]):
+            running = time.time()
         for path in sorted(output.glob("*/manifest.json")):
             if path.parent.name not in seen:
                 seen[path.parent.name] = time.time()
@@ -90,7 +93,7 @@ def watch(process: Any, output: Path, cluster: Any, done: Any, begin: float) -> 
             shown = time.time()
             print(f"{time.time() - begin:7.1f} s  MiB {memory(cluster)}  load {os.getloadavg()[0]:.1f}", flush=True)
         time.sleep(0.2)
-    print(f"{time.time() - begin:7.1f} s  {len(seen)} windows", flush=True)
+    print(f"{time.time() - begin:7.1f} s  {len(seen)} windows, {time.time() - running:.1f} s of the job", flush=True)
 
 
 def main() -> None:
@@ -123,8 +126,8 @@ def main() -> None:
             )
             feeding.start()
             held.callback(feeding.kill)
-        # The last window that has closed when nothing more comes.
-        last = (begin + given.seconds - DELAY) // given.window * given.window
+        # The last window that has closed when nothing more comes; of a backlog the last of all.
+        last = (begin + given.seconds - DELAY if number else begin + given.window) // given.window * given.window
         limit = begin + 20 * 60
         watch(
             process,

@@ -262,3 +262,9 @@ def test_coverage_of_what_many_users_have():
     found = {"k": [50, 100], "held": [[9, 9], [4, 0]], "systems": systems}
     table = compared.anonymity({"anonymity": found})
     assert table.rows == [["such grams", "4", "0"], ["DPNE", "62.5 %", "–"]]  # noqa: RUF001
+
+
+@pytest.mark.parametrize("name", ["accounting", "scaling_model", "level_model"])
+def test_what_is_computed_is_that_of_the_code(name):
+    """If this fails: python tests/benchmarks/all.py --again --only, and the name."""
+    assert record.load(name)["figures"] == json.loads(json.dumps(SECTIONS[name].make(None)))

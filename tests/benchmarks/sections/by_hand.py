@@ -9,8 +9,7 @@ from benchmarks.sections.settings import Section
 TITLES = {
     "demo": "some n-grams of dpngram demo",
     "compare_costs": "what larger comparisons cost",
-    "scaling_model": "what 1e6 to 1e9 users need, by the model",
-    "level_memory": "memory by the largest level, by the model",
+    "scaling_advice": "shards, workers and memory that we suggest",
     "large_levels": "memory of each step for a level of 20 million grams",
     "on_disk": "local runs on disk",
     "engines": "seconds on each engine",

@@ -124,7 +124,8 @@ def build_site(output: Path) -> None:
         place = page.relative_to(ROOT).with_suffix(".html")
         target = output / place
         target.parent.mkdir(parents=True, exist_ok=True)
-        tokens = markdown.parse(page.read_text(encoding="utf-8"))
+        text = re.sub(r"^<!--.*?-->$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)  # marks of tests
+        tokens = markdown.parse(text)
         title = page.stem
         for token, inline in itertools.pairwise(tokens):
             if token.type == "heading_open":

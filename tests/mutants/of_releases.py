@@ -340,7 +340,7 @@ RELEASES = (
         name="lost_parts_go_unnoticed",
         why="A runner that loses a side input makes a round without users: only zero cells are released.",
         edits=(Edit(_SPURIOUS, "        if len(theirs) == len(every):\n", "        if every is None:\n"),),
-        tests=("tests/transforms/test_side_inputs.py::test_a_side_input_that_the_runner_loses_stops_the_run",),
+        tests=("tests/transforms/test_side_inputs.py::test_what_the_runner_loses_stops_the_run",),
     ),
     Mutant(
         name="a_part_of_a_level_is_written",

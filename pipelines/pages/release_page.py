@@ -157,7 +157,7 @@ def _few(manifest: Manifest, plan: ExtractionPlan) -> str:
     if manifest["released"] >= FEW:
         return ""
     count = "Nothing was released." if not manifest["released"] else "Few n-grams were released."
-    return f"<p>{count} {html.escape(advise_more(plan))}</p>"
+    return f"<p>{count} {_unbroken_flags(advise_more(plan))}</p>"
 
 
 def _user_bounds(plan: ExtractionPlan, levels: list[ManifestLevel], seen: dict[int, _Level]) -> dict[int, list[int]]:

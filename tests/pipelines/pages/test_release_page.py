@@ -45,7 +45,10 @@ def test_one_page_without_the_network(release):
 def test_an_empty_release_has_a_page_too(tmp_path):
     (tmp_path / "in.jsonl").write_text("")
     assert extract(tmp_path / "out", "--input", tmp_path / "in.jsonl") == 0
-    assert "0 private n-grams" in (tmp_path / "out" / "report.html").read_text()
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "0 private n-grams" in page
+    assert "Nothing was released. By this plan a word needs about" in page
+    assert "with <span class=flag>--max_n</span> 1" in page
 
 
 def test_a_large_release_stays_small(release):

@@ -1,14 +1,15 @@
-"""Scratch storage: what large local runs keep between two steps lies on disk, encrypted, and travels as references.
+"""Scratch storage: what local runs keep between two steps travels as references, and in large runs lies on disk.
 
-Beam's local runner keeps what crosses from one stage to the next in memory. In a run with a `Scratch`, the coder of
-blocks writes their bytes to a file and hands the runner a reference of 40 bytes instead.
+Beam's local runner keeps what crosses from one stage to the next in memory, and copies it several times on the way. In
+a run with a `Scratch`, the coder of blocks keeps their bytes here and hands the runner a reference of 40 bytes instead.
+What does not fit the memory of the run goes to a file, encrypted.
 
-Privacy: the bytes on disk are private data. Their files have no name, so nobody can open them by one, and they are gone
-when the process ends in any way. The bytes are encrypted by AES-256-GCM under a key that is drawn for the run and is in
-its memory only: what a disk keeps of a deleted file tells sizes and nothing else. The nonce is a place in the files.
-Every place is written once, so no nonce is used twice under a key; in a forked process no scratch is open. The tag of
-each piece covers its place and the length of its block, so bytes that changed, or that were written elsewhere, fail the
-run and never enter a release.
+Privacy: bytes in memory are where they would be without a scratch. The bytes on disk are private data. Their files have
+no name, so nobody can open them by one, and they are gone when the process ends in any way. The bytes are encrypted by
+AES-256-GCM under a key that is drawn for the run and is in its memory only: what a disk keeps of a deleted file tells
+sizes and nothing else. The nonce is a place in the files. Every place is written once, so no nonce is used twice under
+a key; in a forked process no scratch is open. The tag of each piece covers its place and the length of its block, so
+bytes that changed, or that were written elsewhere, fail the run and never enter a release.
 """
 
 import contextlib
@@ -30,11 +31,12 @@ from dpngram.transforms.messages import Message
 __all__ = ["LEAST", "REFERENCE", "Scratch", "current_scratch", "find_scratch"]
 
 REFERENCE = b"DPNGREF\x01"  # how a reference begins; a block begins with other bytes
-LEAST = 1 << 10  # smaller blocks stay in memory: a reference would save little
+LEAST = 1 << 10  # smaller blocks stay as they are: a reference would save little
 _FORM = struct.Struct("<8s8sQQQ")  # the word above, the run, segment, offset, length
 _NONCE = struct.Struct("<IQ")  # segment, offset
 _PIECE = 1 << 22  # bytes that are encrypted at once: some copies of a piece are in memory, not of a block
 _TAG = 16
+_IN_MEMORY = 1 << 63  # instead of an offset: a place in memory
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 # All that are open in this process, by their names. A reference names its scratch, and a coder the one of its run.
@@ -59,7 +61,7 @@ class Scratch:
 
     Args:
         directory: where the files are; they have no names there.
-        keep: as many bytes stay in memory before the first goes to disk.
+        keep: so many bytes may be in memory; what does not fit goes to disk.
     """
 
     def __init__(self, directory: str, keep: int = 0) -> None:
@@ -70,6 +72,7 @@ class Scratch:
         self._kept = 0
         self._segment = 0
         self._files: dict[int, _File] = {}
+        self._memory: dict[int, list[bytes]] = {}  # what each segment has in memory
         self._ends: dict[int, int] = {}  # of every segment with a file
         self._written = 0
 
@@ -97,9 +100,9 @@ class Scratch:
             self.close()
 
     def close(self) -> None:
-        """Deletes the files."""
+        """Deletes everything."""
         with self._lock:
-            self._drop(list(self._files))
+            self._drop([*self._files, *self._memory])
 
     def next_segment(self) -> int:
         """From now on blocks are written to another file; returns its number."""
@@ -116,19 +119,22 @@ class Scratch:
         for segment in segments:
             if segment == self._segment:
                 self._segment += 1  # a number has one file: a second one would use nonces again
+            self._kept -= sum(map(len, self._memory.pop(segment, ())))
             if segment in self._files:
                 del self._files[segment], self._ends[segment]
 
     def store(self, data: bytes) -> bytes:
-        """A reference to the bytes, which are on disk now; or the bytes themselves, if they are to stay in memory."""
+        """A reference to the bytes, which are in memory or on disk now; or the bytes themselves, if they are few."""
         if len(data) < LEAST:
             return data
         pieces = -(-len(data) // _PIECE)
         with self._lock:
+            segment = self._segment
             if self._kept + len(data) <= self._keep:
                 self._kept += len(data)
-                return data
-            segment = self._segment
+                self._memory.setdefault(segment, []).append(data)
+                place = _IN_MEMORY | (len(self._memory[segment]) - 1)
+                return _FORM.pack(REFERENCE, self.name, segment, place, len(data))
             file = self._open(segment)
             offset = self._ends[segment]
             self._ends[segment] += len(data) + pieces * _TAG
@@ -145,8 +151,12 @@ class Scratch:
         """The bytes of a reference of this scratch."""
         _, _, segment, offset, length = _FORM.unpack(reference)
         with self._lock:
+            kept: list[bytes] = self._memory.get(segment, [])
+            if offset & _IN_MEMORY and offset ^ _IN_MEMORY < len(kept):
+                data: bytes = kept[offset ^ _IN_MEMORY]
+                return data
             file = self._files.get(segment)
-        if file is None:
+        if file is None or offset & _IN_MEMORY:
             raise ValueError(Message.SCRATCH_DAMAGED.format())
         pieces = []
         try:

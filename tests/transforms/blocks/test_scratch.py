@@ -49,10 +49,26 @@ def test_small_blocks_stay(scratch):
     assert files_of(scratch) == []
 
 
-def test_as_much_stays_as_may(tmp_path):
-    """In all, not at a time: a run that was thought to be small goes to disk when it turns out to be large."""
+def test_as_much_is_in_memory_as_may(tmp_path):
+    """At a time: where a segment is dropped, there is room again. A run that turns out to be large goes to disk."""
     scratch = Scratch(str(tmp_path), keep=2 * len(TEXT))
-    assert [scratch.store(TEXT) == TEXT for _ in range(4)] == [True, True, False, False]
+    blocks = [TEXT, TEXT[::-1], TEXT[1:], TEXT[2:]]
+    references = [scratch.store(block) for block in blocks[:3]]
+    assert all(len(reference) == 40 and reference.startswith(REFERENCE) for reference in references)
+    assert [scratch.load(reference) for reference in references] == blocks[:3]
+    assert scratch.used == scratch.written == len(TEXT) - 1 + 16  # the third
+    first = module._FORM.unpack(references[0])
+    scratch.drop([first[2]])
+    last = scratch.store(blocks[3])
+    assert scratch.load(last) == blocks[3]
+    assert scratch.written == len(TEXT) - 1 + 16
+    gone = [*references, module._FORM.pack(*module._FORM.unpack(last)[:3], first[3] + 1, len(TEXT))]
+    for reference in gone:
+        with pytest.raises(ValueError, match=Message.SCRATCH_DAMAGED.format()[:20]):
+            scratch.load(reference)
+    scratch.close()
+    with pytest.raises(ValueError, match=Message.SCRATCH_DAMAGED.format()[:20]):
+        scratch.load(last)
 
 
 def test_nothing_can_be_read_or_found(scratch, tmp_path):

@@ -295,7 +295,7 @@ def _as_user(value: Any) -> str | None:
 
 
 def _as_text(value: Any) -> str | list[str] | None:
-    if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim):  # else it is no list
+    if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim):
         tokens = [_as_string(token) for token in value]
         return None if None in tokens else [token for token in tokens if token is not None]
     return _as_string(value)

@@ -3,7 +3,7 @@
     python tests/benchmarks/benchmark.py msnbc english policies_msnbc compare scaling workers [--repeats 3] [--data DIR]
 
 `msnbc`, `english`, `policies_…` and `compare` read the data sets named in docs/results.md; `scaling` and `workers` make
-their own. All but `policies_…` run policy paper. Each measurement is a process of its own, imports included. The
+their own. All but `policies_…` run policy paper. Each measurement has one process, imports included. The
 commands of a group take turns, and the median of the turns counts.
 """
 

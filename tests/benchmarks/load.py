@@ -2,7 +2,7 @@
 
     python tests/benchmarks/load.py [CASE ...] [--scale 1.0] [--steps 4 2 1]
 
-Each run is a process of its own, `dpngram extract` with one thread. The exponent is that of CPU time between two sizes,
+Each run has one process: `dpngram extract` with one thread. The exponent is that of CPU time between two sizes,
 less what a run on the ordinary users alone takes; it is shown once there are two seconds to compare. No step may be
 quadratic: exponents stay below about 1.2, and memory grows no faster than the input.
 """

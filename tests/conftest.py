@@ -1,6 +1,7 @@
 """Shared fixtures."""
 
 import gc
+import importlib
 import json
 import shutil
 import subprocess
@@ -10,7 +11,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from helpers.signatures import remember_signatures
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
@@ -90,8 +90,11 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish(session):
-    """What is imported stays until the end: the garbage collector need not look at it again and again."""
-    remember_signatures()
+    """If Beam is loaded, it looks at each signature once, as in our programs. What is imported stays until the end:
+    the garbage collector need not look at it again and again.
+    """
+    if "apache_beam.transforms.core" in sys.modules:
+        importlib.import_module("dpngram.pipelines.launch.beam_internals").remember_signatures()
     gc.collect()
     gc.freeze()
 

@@ -23,6 +23,7 @@ import gc
 import itertools
 import threading
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -80,7 +81,7 @@ def remember_views(pipeline: beam.Pipeline) -> None:
 
 
 _usual_signature: Callable[[Any], tuple[list[str], list[Any]]] = core.get_function_args_defaults
-_signatures: dict[Any, tuple[list[str], list[Any]]] = {}
+_signatures: weakref.WeakKeyDictionary[Any, tuple[list[str], list[Any]]] = weakref.WeakKeyDictionary()
 
 
 def remember_signatures() -> None:
@@ -90,7 +91,7 @@ def remember_signatures() -> None:
 
 def _signature(function: Any) -> tuple[list[str], list[Any]]:
     """The names of the arguments, and the defaults: new lists for each caller."""
-    if type(function) is not types.MethodType:
+    if type(function) is not types.MethodType or not isinstance(function.__func__, types.FunctionType):
         return _usual_signature(function)
     if function.__func__ not in _signatures:
         _signatures[function.__func__] = _usual_signature(function)

@@ -63,7 +63,7 @@ class Survey(Block):
         """
         if not 0 < len(self) <= _MOST_HASHED:
             return find_keys(self.keys, keys)
-        rows = np.take(self._slots, hash_keys(keys) >> _shift(self._slots))
+        rows = np.take(self._slots, _slots_of(keys, len(self._slots)))
         doubtful = np.flatnonzero((rows >= 0) & (np.take(self.keys, rows) != keys))
         rows[doubtful] = find_keys(self.keys, keys[doubtful])
         return rows
@@ -72,14 +72,14 @@ class Survey(Block):
     def _slots(self) -> Array:
         """For each hash a row with it, -1 where there is none. Two to four slots for a row."""
         slots = np.full(1 << (2 * len(self)).bit_length(), -1, np.int32)
-        slots[hash_keys(self.keys) >> _shift(slots)] = np.arange(len(self), dtype=np.int32)
+        slots[_slots_of(self.keys, len(slots))] = np.arange(len(self), dtype=np.int32)
         return slots
 
 
-def _shift(slots: Array) -> np.uint64:
-    """How many bits of a hash are left out."""
-    shift: np.uint64 = np.uint64(65 - len(slots).bit_length())
-    return shift
+def _slots_of(keys: Array, slots: int) -> Array:
+    """The slot of each key, by the first bits of its hash. Signed, as numpy 1.26 wants the places of `take`."""
+    place: Array = (hash_keys(keys) >> np.uint64(65 - slots.bit_length())).view(np.int64)
+    return place
 
 
 def name_of(*parts: Array | int | float) -> int:

@@ -1,5 +1,6 @@
 """What a Kafka topic is before it is read: how to reach it, whether a stream may read it, and where it begins."""
 
+import concurrent.futures
 from typing import Any, NamedTuple
 
 from dpngram.transforms.messages import Message
@@ -88,6 +89,6 @@ def look_at_topic(topic: Topic, patience: float = PATIENCE) -> TopicLook:
             first = [(one.partition, consumer.get_watermark_offsets(one, timeout=patience)[0]) for one in found]
         finally:
             consumer.close()
-    except (KafkaException, TimeoutError):
+    except (KafkaException, concurrent.futures.TimeoutError):  # another class than TimeoutError in Python 3.10
         raise KafkaError(Message.KAFKA_TOPIC_UNKNOWN.format()) from None
     return TopicLook(str(known.topic_id), tuple(first))
